@@ -12,9 +12,8 @@ import (
 // with a key of up to 130 bytes, or 60 with the longest owner.
 const commandRoom = 256
 
-// fencedRoom is the same for the command that sets a lock with a fencing
-// number, which names the resource twice.
-const fencedRoom = 448
+// largeRoom is the same for commands that name the resource more than once.
+const largeRoom = 448
 
 // TryAcquire tries once to lock a resource for the TTL, which is truncated to
 // whole milliseconds. It waits until a quorum of nodes has granted the lock or
@@ -34,9 +33,17 @@ func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Durat
 // has the resources and the TTL that are wanted. It is filled in where it
 // stands, since it is large, and is zero after an error.
 func (c *Client) attempt(ctx context.Context, lock *Lock) (err error) {
-	if c.fence != nil {
+	switch {
+	case c.fence != nil && lock.form.numbered():
 		err = c.attemptFenced(ctx, lock)
-	} else {
+	case lock.form.is(permit):
+		err = c.attemptPermit(ctx, lock)
+	case lock.form.is(fair):
+		err = c.attemptFair(ctx, lock)
+	case lock.form != nil:
+		var set [largeRoom]byte
+		err = c.claim(ctx, lock, set[:0])
+	default:
 		var set [commandRoom]byte
 		err = c.claim(ctx, lock, set[:0])
 	}
@@ -52,7 +59,7 @@ func (c *Client) claim(ctx context.Context, lock *Lock, room []byte) (err error)
 		return ErrClosed
 	}
 	start := time.Now() // before the first byte is queued (R4)
-	if lock.ttl, err = c.checkAttempt(lock.resource, lock.all, lock.ttl); err != nil {
+	if lock.ttl, err = c.checkAttempt(lock.resource, lock.form, lock.ttl); err != nil {
 		return err
 	}
 	slack := pure.Drift(lock.ttl, c.config.DriftFactor)
@@ -64,9 +71,10 @@ func (c *Client) claim(ctx context.Context, lock *Lock, room []byte) (err error)
 	c.group.DelayClose(1)
 	defer c.group.DelayClose(-1)
 	lock.token = c.tokens.next()
-	kind, told := c.claimKind(lock.all), (*refusals)(nil)
-	if lock.all != nil || c.config.Owner != "" {
-		told = &refusals{all: lock.all, scripted: kind.Script}
+	kind, told := lock.claimKind(), noRefusals
+	if lock.form != nil || c.config.Owner != "" {
+		told = newRefusals(lock.form, kind.Script)
+		defer told.recycle()
 	}
 	claim := lock.claim(room)
 	lock.receipt, err = c.group.Claim(ctx, kind, &multiplex.Claim{
@@ -77,38 +85,12 @@ func (c *Client) claim(ctx context.Context, lock *Lock, room []byte) (err error)
 			_, release := lock.release(dst)
 			return release.Encoded
 		},
-		Told: told.hear,
+		Told: told.told,
 	})
 	if err != nil {
 		return c.failed(ctx, told.translate(err), nil)
 	}
 	return c.granted(lock, start)
-}
-
-// claimKind returns the kind of the command that sets a lock's keys.
-func (c *Client) claimKind(all *resources) *multiplex.ClaimKind {
-	switch {
-	case c.fence != nil && all != nil:
-		return c.fence.allKind
-	case c.fence != nil:
-		return c.fence.kind
-	case all != nil:
-		return acquireAllKind
-	case c.config.Owner != "":
-		return ownedKind
-	}
-	return acquireKind
-}
-
-// claim returns the command that sets the lock's keys, encoded into room.
-func (l *Lock) claim(room []byte) multiplex.Encoded {
-	switch {
-	case l.client.fence != nil:
-		return multiplex.Encoded{Bytes: l.client.appendFenced(room, l)}
-	case l.all != nil:
-		return l.client.appendAll(room, &acquireAllScript, l.all, &l.token, l.ttl)
-	}
-	return l.client.appendAcquire(room, l.resource, &l.token, l.ttl)
 }
 
 // granted completes the lock of a claim that a quorum granted. It reads the
@@ -199,8 +181,8 @@ func (c *Client) acquire(ctx context.Context, r request, tries *int) (Lock, erro
 	if c.nested(ctx, &r) {
 		return Lock{}, ErrNested
 	}
-	if r.all != nil {
-		return c.acquireAll(ctx, r, tries)
+	if r.form != nil {
+		return c.acquireAlone(ctx, r, tries)
 	}
 	if c.config.MaxTries == 0 && !c.config.Poll {
 		return c.acquireInTurn(ctx, r, tries)

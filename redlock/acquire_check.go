@@ -30,14 +30,28 @@ func (c *Client) checkFenced(resource string) error {
 	return nil
 }
 
-// checkAttempt is check, where the names of several resources were checked
-// before.
-func (c *Client) checkAttempt(resource string, all *resources, ttl time.Duration) (time.Duration, error) {
-	if all == nil {
+// checkAttempt is check for any form. The names of several resources were
+// checked before.
+func (c *Client) checkAttempt(resource string, f *form, ttl time.Duration) (time.Duration, error) {
+	switch f.what() {
+	case plain:
 		return c.check(resource, ttl)
-	}
-	for _, name := range all.names {
-		if err := c.checkFenced(name); err != nil {
+	case several:
+		for _, name := range f.names {
+			if err := c.checkFenced(name); err != nil {
+				return 0, err
+			}
+		}
+	case permit:
+		if err := f.checkPermits(); err != nil {
+			return 0, err
+		}
+	case fair:
+		if err := checkSuffixes(resource, fairSuffixes...); err != nil {
+			return 0, err
+		}
+	default:
+		if err := checkSuffixes(resource, readersSuffix, markSuffix); err != nil {
 			return 0, err
 		}
 	}

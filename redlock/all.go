@@ -27,14 +27,14 @@ const MaxResources = 64
 // resource that is in the way, and the Config.Owner of its holder. ErrResource
 // also means that there are too many resources, or one twice.
 func (c *Client) TryAcquireAll(ctx context.Context, resources []string, ttl time.Duration) (Lock, error) {
-	s, err := newResources(resources)
+	s, err := newSeveral(resources)
 	switch {
 	case err != nil:
 		return Lock{}, err
 	case len(s.names) == 1:
 		return c.TryAcquire(ctx, s.names[0], ttl)
 	}
-	lock := Lock{client: c, resource: s.text, all: s, ttl: ttl}
+	lock := Lock{client: c, resource: s.text, form: s, ttl: ttl}
 	err = c.try(ctx, 1, &lock)
 	return lock, named(s.text, err)
 }
@@ -46,7 +46,7 @@ func (c *Client) TryAcquireAll(ctx context.Context, resources []string, ttl time
 // the way is released. It is not served in turn with other callers of the
 // client, and is handed no lock.
 func (c *Client) AcquireAll(ctx context.Context, resources []string, ttl time.Duration) (Lock, error) {
-	s, err := newResources(resources)
+	s, err := newSeveral(resources)
 	switch {
 	case err != nil:
 		return Lock{}, err
@@ -55,25 +55,21 @@ func (c *Client) AcquireAll(ctx context.Context, resources []string, ttl time.Du
 	}
 	within, cancel := withMaxWait(ctx, c.config.MaxWait)
 	defer cancel()
-	return c.acquireTold(within, request{resource: s.text, all: s, ttl: ttl})
+	return c.acquireTold(within, request{resource: s.text, form: s, ttl: ttl})
 }
 
 // TryHoldAll is HoldAll with a single attempt, as TryHold is Hold.
 func (c *Client) TryHoldAll(ctx context.Context, resources []string, options HoldOptions) (*Hold, error) {
-	s, err := newResources(resources)
+	s, err := newSeveral(resources)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(s.names) == 1:
 		return c.TryHold(ctx, s.names[0], options)
 	case options.single():
-		return nil, errHoldAll
+		return nil, errHoldForm
 	}
-	h, err := c.hold(ctx, s.text, options, func(ctx context.Context, _ string, ttl time.Duration) (Lock, error) {
-		lock := Lock{client: c, resource: s.text, all: s, ttl: ttl}
-		err := c.try(ctx, 1, &lock)
-		return lock, err
-	})
+	h, err := c.hold(ctx, s.text, options, c.tryForm(s))
 	return h, named(s.text, err)
 }
 
@@ -81,33 +77,33 @@ func (c *Client) TryHoldAll(ctx context.Context, resources []string, options Hol
 // Heal are for a single resource; with them and several, the error is
 // ErrHoldOptions.
 func (c *Client) HoldAll(ctx context.Context, resources []string, options HoldOptions) (*Hold, error) {
-	s, err := newResources(resources)
+	s, err := newSeveral(resources)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(s.names) == 1:
 		return c.Hold(ctx, s.names[0], options)
 	case options.single():
-		return nil, errHoldAll
+		return nil, errHoldForm
 	}
-	return c.holdInTime(ctx, request{resource: s.text, all: s}, options)
+	return c.holdInTime(ctx, request{resource: s.text, form: s}, options)
 }
 
 // single reports whether the options are for a hold on a single resource.
 func (o HoldOptions) single() bool { return o.MinHold != 0 || o.Heal }
 
-var errHoldAll = fmt.Errorf("%w: MinHold and Heal are for a single resource", ErrHoldOptions)
+var errHoldForm = fmt.Errorf("%w: MinHold and Heal are for a plain lock on a single resource", ErrHoldOptions)
 
 // DoAll is DoWith for several resources, as HoldAll is Hold.
 func (c *Client) DoAll(
 	ctx context.Context, resources []string, options HoldOptions, fn func(context.Context) error,
 ) error {
 	if options.Reentrant {
-		s, err := newResources(resources)
+		s, err := newSeveral(resources)
 		if err != nil {
 			return err
 		}
-		if h := c.reenter(ctx, &request{all: s}); h != nil {
+		if h := c.reenter(ctx, &request{form: s}); h != nil {
 			return h.doWithin(ctx, fn)
 		}
 		options.Reentrant = false
@@ -119,20 +115,14 @@ func (c *Client) DoAll(
 	return h.do(ctx, fn)
 }
 
-// resources are those of a lock on several. They never change.
-type resources struct {
-	names []string
-	text  string // all of them, for people
-}
-
-// newResources checks and copies the names of resources.
-func newResources(names []string) (*resources, error) {
+// newSeveral checks and copies the names of resources.
+func newSeveral(names []string) (*form, error) {
 	if n := len(names); n < 1 || n > MaxResources {
 		return nil, errtext.Wrap(fmt.Sprintf("redlock: %d resources: there must be 1 to %d", n, MaxResources), ErrResource)
 	}
-	s := &resources{names: slices.Clone(names)}
-	seen := make(map[string]bool, len(s.names))
-	for _, name := range s.names {
+	f := &form{kind: several, names: slices.Clone(names)}
+	seen := make(map[string]bool, len(f.names))
+	for _, name := range f.names {
 		if err := checkLockable(name); err != nil {
 			return nil, err
 		}
@@ -141,32 +131,8 @@ func newResources(names []string) (*resources, error) {
 		}
 		seen[name] = true
 	}
-	s.text = strings.Join(s.names, ", ")
-	return s, nil
-}
-
-// Resources returns the lock's resources, without the prefix.
-func (l Lock) Resources() []string {
-	if l.all != nil {
-		return slices.Clone(l.all.names)
-	}
-	return []string{l.resource}
-}
-
-// has reports whether a resource is one of the lock's.
-func (l *Lock) has(resource string) bool {
-	if l.all != nil {
-		return slices.Contains(l.all.names, resource)
-	}
-	return l.resource == resource
-}
-
-// meets reports whether a request is for a resource of the lock.
-func (l *Lock) meets(r *request) bool {
-	if r.all != nil {
-		return slices.ContainsFunc(r.all.names, l.has)
-	}
-	return l.has(r.resource)
+	f.text = strings.Join(f.names, ", ")
+	return f, nil
 }
 
 // The commands of a lock on several resources. Merged, its release is that of
@@ -178,32 +144,3 @@ var (
 	extendAllKind  = &multiplex.ExtendKind{Kind: scripted, Merger: extendKind.Merger}
 	releaseAllKind = &multiplex.ReleaseKind{Kind: scripted, Merger: releaseKind.Merger}
 )
-
-// extension returns the extension of a lock, and its kind.
-func (l *Lock) extension(room []byte, ttl time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
-	if l.all != nil {
-		return extendAllKind, l.client.appendAll(room, &extendAllScript, l.all, &l.token, ttl)
-	}
-	return extendKind, l.client.appendExtend(room, l.resource, &l.token, ttl)
-}
-
-// awaited reports whether a caller waits in a queue for one of the lock's
-// resources.
-func (c *Client) awaited(l *Lock) bool {
-	if l.all != nil {
-		return slices.ContainsFunc(l.all.names, c.queues.has)
-	}
-	return c.queues.has(l.resource)
-}
-
-// released calls the callers that wait in queues for the lock's resources: its
-// release is queued.
-func (c *Client) released(l *Lock) {
-	if l.all == nil {
-		c.queues.released(l.resource, l.tenure)
-		return
-	}
-	for _, name := range l.all.names {
-		c.queues.released(name, nil) // it belonged to no streak
-	}
-}

@@ -195,11 +195,11 @@ func TestHeldErrorOfSeveralHasTheOwner(t *testing.T) {
 // The owner is that of the holder of the resource that is named, though nodes
 // may say different things: most of those that refused.
 func TestMostOfTheRefusals(t *testing.T) {
-	all, err := newResources([]string{"a", "b"})
+	all, err := newSeveral([]string{"a", "b"})
 	require.NoError(t, err)
 	token := new(tokens).next().Reveal()
 	said := func(texts ...string) error {
-		r := &refusals{all: all, scripted: true}
+		r := &refusals{form: all, scripted: true}
 		for node, text := range texts {
 			r.hear(node, []byte(text))
 		}

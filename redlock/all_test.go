@@ -22,16 +22,16 @@ func TestResourcesOfALockOnSeveral_R19(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint(i)
 	}
-	_, err := newResources(many[1:])
+	_, err := newSeveral(many[1:])
 	require.NoError(t, err)
 	for _, bad := range [][]string{
 		nil, {}, many, {"a", "b", "a"}, {"a", ""}, {"a", strings.Repeat("x", 1025)}, {"a", sealName}, {openingName, "a"},
 	} {
-		_, err := newResources(bad)
+		_, err := newSeveral(bad)
 		require.ErrorIs(t, err, ErrResource)
 	}
 	given := []string{"b", "a"}
-	all, err := newResources(given)
+	all, err := newSeveral(given)
 	require.NoError(t, err)
 	given[0] = "x"
 	require.Equal(t, []string{"b", "a"}, all.names, "a copy")
@@ -53,7 +53,7 @@ func TestJudgeAll_R16(t *testing.T) {
 func TestCommandsOfSeveralResources(t *testing.T) {
 	c := &Client{config: Config{Prefix: "p:", Owner: "web-1"}}
 	for _, name := range hostileNames {
-		all, err := newResources([]string{name, "another"})
+		all, err := newSeveral([]string{name, "another"})
 		require.NoError(t, err)
 		token := c.tokens.next()
 		value := string(token[:]) + ":web-1"

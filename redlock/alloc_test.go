@@ -233,12 +233,29 @@ func requireNoAllocs(t *testing.T, c *Client) {
 			}
 			return err
 		},
+		"read":     pairOf(ctx, c.RW(resource).Read()),
+		"write":    pairOf(ctx, c.RW(resource).Write()),
+		"a permit": pairOf(ctx, c.Semaphore(resource, 8)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			requireNone(t, act, func() { _, _ = c.Inspect(ctx, "held") })
 		})
 	}
 	require.NoError(t, held.Release(ctx))
+}
+
+// pairOf acquires without waiting, extends and releases a lock that is not plain.
+func pairOf(ctx context.Context, k Locker) func() error {
+	return func() error {
+		lock, err := k.Acquire(ctx, 10*time.Second)
+		if err == nil {
+			lock, err = lock.Extend(ctx, 20*time.Second)
+		}
+		if err != nil {
+			return err
+		}
+		return lock.Release(ctx)
+	}
 }
 
 // requireNone takes the best of several measurements: other work of the

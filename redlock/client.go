@@ -22,6 +22,7 @@ type Client struct {
 	news     *news
 	keeper   *keeper       // renews the holds
 	fence    *fence        // nil without Config.Fenced
+	tickets  *pure.Numbers // of callers of fair locks
 	refusing atomic.Bool   // no new locks; changes once
 	refused  chan struct{} // closed when refusing changes
 	queues   queues        // of callers that wait
@@ -68,7 +69,7 @@ func newClient(ctx context.Context, config Config, founds founding) (*Client, er
 	if err := config.check(); err != nil {
 		return nil, configError(err)
 	}
-	c := &Client{config: config, refused: make(chan struct{})}
+	c := &Client{config: config, tickets: pure.NewNumbers(time.Now()), refused: make(chan struct{})}
 	if config.Tracer != nil {
 		c.tracer = *config.Tracer
 	}

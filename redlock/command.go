@@ -62,7 +62,7 @@ func (c *Client) appendTimed(dst []byte, s *script, resource string, token *Toke
 
 // appendAll appends a script that takes the keys of a lock on several resources
 // and its token, and a time unless that is zero.
-func (c *Client) appendAll(dst []byte, s *script, all *resources, token *Token, t time.Duration) multiplex.Encoded {
+func (c *Client) appendAll(dst []byte, s *script, all *form, token *Token, t time.Duration) multiplex.Encoded {
 	arguments := 4 + len(all.names)
 	if t != 0 {
 		arguments++

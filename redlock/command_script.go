@@ -30,24 +30,37 @@ func (s script) withHead(arguments int) script {
 }
 
 var (
-	releaseScript     = newScript(lua.Release).withHead(5)
-	extendScript      = newScript(lua.Extend).withHead(6)
-	releaseManyScript = newScript(lua.ReleaseMany)
-	extendManyScript  = newScript(lua.ExtendMany)
-	healScript        = newScript(lua.Heal).withHead(6)
-	shortenScript     = newScript(lua.Shorten).withHead(6)
-	acquireAllScript  = newScript(lua.AcquireAll)
-	releaseAllScript  = newScript(lua.ReleaseAll)
-	extendAllScript   = newScript(lua.ExtendAll)
-	sealScript        = newScript(lua.Seal)
-	fencedScript      = newScript(lua.AcquireFenced)
-	floorScript       = newScript(lua.Floor)
+	releaseScript       = newScript(lua.Release).withHead(5)
+	extendScript        = newScript(lua.Extend).withHead(6)
+	releaseManyScript   = newScript(lua.ReleaseMany)
+	extendManyScript    = newScript(lua.ExtendMany)
+	healScript          = newScript(lua.Heal).withHead(6)
+	shortenScript       = newScript(lua.Shorten).withHead(6)
+	acquireAllScript    = newScript(lua.AcquireAll)
+	releaseAllScript    = newScript(lua.ReleaseAll)
+	extendAllScript     = newScript(lua.ExtendAll)
+	readScript          = newScript(lua.Read)
+	writeScript         = newScript(lua.Write)
+	downgradeScript     = newScript(lua.Downgrade)
+	extendReadScript    = newScript(lua.ExtendRead)
+	releaseReadScript   = newScript(lua.ReleaseRead)
+	acquirePermitScript = newScript(lua.AcquirePermit)
+	extendPermitScript  = newScript(lua.ExtendPermit)
+	releasePermitScript = newScript(lua.ReleasePermit)
+	askFairScript       = newScript(lua.AskFair)
+	releaseFairScript   = newScript(lua.ReleaseFair)
+	sealScript          = newScript(lua.Seal)
+	fencedScript        = newScript(lua.AcquireFenced)
+	floorScript         = newScript(lua.Floor)
 
 	// scripts are all scripts that a node must know, and fencedScripts those
 	// that it must also know for Config.Fenced.
 	scripts = []*script{
 		&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript,
 		&acquireAllScript, &releaseAllScript, &extendAllScript, &sealScript,
+		&readScript, &writeScript, &downgradeScript, &extendReadScript, &releaseReadScript,
+		&acquirePermitScript, &extendPermitScript, &releasePermitScript,
+		&askFairScript, &releaseFairScript,
 	}
 	fencedScripts = []*script{&fencedScript, &floorScript}
 )

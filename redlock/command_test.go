@@ -87,6 +87,8 @@ func TestDigestsAreTheServers(t *testing.T) {
 	require.Equal(t, []string{
 		releaseSource, extendSource, releaseManySource, extendManySource, healSource, shortenSource,
 		lua.AcquireAll, lua.ReleaseAll, lua.ExtendAll, sealSource,
+		lua.Read, lua.Write, lua.Downgrade, lua.ExtendRead, lua.ReleaseRead,
+		lua.AcquirePermit, lua.ExtendPermit, lua.ReleasePermit, lua.AskFair, lua.ReleaseFair,
 	}, cured)
 }
 

@@ -67,6 +67,23 @@
 // wait for each other in a circle. A caller that wants many resources has no
 // precedence over those that take one of them again and again.
 //
+// # Readers and writers
+//
+// An [RWLock] is held by any number of readers, or by one writer. A node has
+// the writer's key and the readers with the ends of their times, and grants one
+// only without the other; two quorums share a node.
+//
+//	lock, err := client.RW("prices").Read().Acquire(ctx, ttl)
+//
+// # A few at a time, and in order
+//
+// Each permit of [Client.Semaphore] is a lock of its own. Callers of
+// [Client.Fair] have a ticket, by which the nodes serve them in order. Both,
+// and the sides of an RWLock, are used by a [Locker].
+//
+//	lock, err := client.Semaphore("workers", 8).Acquire(ctx, ttl)
+//	lock, err := client.Fair("printer").Acquire(ctx, ttl)
+//
 // # Electing a leader
 //
 // An [Election] is a hold with a function: [Election.Run] campaigns, calls the
@@ -196,7 +213,9 @@ package redlock
 //	deployment      Init
 //	acquire         one attempt, which is the five steps, and its checks
 //	fence           attempts with a fencing number, and ResetFence
-//	all             locks on several resources, and how they are waited for
+//	form            what a lock is beyond one key, and where each kind of lock
+//	                plugs in: all (several resources), rw, semaphore, fair
+//	locker          the calls for the last three
 //	wait            how Acquire waits: the queue, pushes, delays, warnings
 //	lock            the value that is granted: Extend, Release, Adopt
 //	hold            locks that renew themselves: the keeper's goroutine, Do,

@@ -50,7 +50,7 @@ const (
 // free refuse that as too low, it makes a second round at once, with the number
 // that their answers ask for, and a new token (R3).
 func (c *Client) attemptFenced(ctx context.Context, lock *Lock) error {
-	var set [fencedRoom]byte
+	var set [largeRoom]byte
 	lock.number = c.fence.Next(time.Now())
 	err := c.claim(ctx, lock, set[:0])
 	if !isHeld(err) || !c.fence.Outdated(lock.number) {
@@ -65,8 +65,8 @@ func (c *Client) attemptFenced(ctx context.Context, lock *Lock) error {
 func (c *Client) appendFenced(dst []byte, l *Lock) []byte {
 	one := [1]string{l.resource}
 	names := one[:]
-	if l.all != nil {
-		names = l.all.names
+	if l.form != nil {
+		names = l.form.names
 	}
 	keys := 2*len(names) + 1
 	dst = appendScriptHead(dst, &fencedScript, keys, 3+keys+5)

@@ -3,6 +3,8 @@ package redlock
 import (
 	"bytes"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
@@ -10,10 +12,10 @@ import (
 
 // A HeldError is ErrHeld with what the nodes said when they refused. An
 // attempt for several resources gets one, unless all are free and only its
-// fencing number was too low. So does a client with Config.Owner, if the holder
-// has a label too, and the client has Config.Fenced or the nodes know SET … NX
-// GET (Redis 7.0, Valkey). Otherwise the error is ErrHeld itself. What it says
-// may be outdated when it is read.
+// fencing number was too low, and so does one of a Locker. So does a client
+// with Config.Owner, if the holder has a label too, and the client has
+// Config.Fenced or the nodes know SET … NX GET (Redis 7.0, Valkey). Otherwise
+// the error is ErrHeld itself. What it says may be outdated when it is read.
 type HeldError struct {
 	// Resource is the one of several resources that is in the way; "" if there
 	// was one only.
@@ -22,6 +24,22 @@ type HeldError struct {
 	// nodes that refused; "" if it has none, or if it is not known. If several
 	// clients asked at once and none got a quorum, it is one of theirs.
 	Owner string
+	// Place is the caller's place in the queue of Client.Fair when it asked, from
+	// 1 on; the holder has none. It is 0 for other locks, and for TryAcquire.
+	Place int
+
+	hint refusalHint
+}
+
+// A refusalHint is what a caller needs to know for its next attempt.
+type refusalHint struct {
+	key  string        // which the nodes push about; "": that of the resource
+	soon time.Duration // after which to try again at the latest, or 0
+	free freePermits
+	// Of a fair lock: how many nodes have let the caller into their queues, and
+	// a ticket that was let in before its own, or 0.
+	admitted int
+	late     int64
 }
 
 // Error says what is held, and by which client.
@@ -48,10 +66,10 @@ func isHeld(err error) bool {
 	return ok
 }
 
-// refusals are what the nodes said when they refused an attempt. nil hears
-// nothing.
+// refusals are what the nodes said when they refused an attempt.
 type refusals struct {
-	all *resources // of several resources; nil for one
+	told func(node int, text []byte) // hear, made once
+	form *form                       // of the lock
 	// scripted is set if a script refused, whose text is read by readBlocker.
 	// Otherwise the text is the value that is in the way.
 	scripted bool
@@ -59,32 +77,53 @@ type refusals struct {
 	// did not say it.
 	blockers [multiplex.MaxNodes]uint8
 	owners   [multiplex.MaxNodes]string
+	free     []int // the numbers of permits that are free, by each node
+	places   queuePlaces
+}
+
+// noRefusals hears nothing.
+var noRefusals = &refusals{}
+
+// An attempt takes its refusals from a pool: one that is granted allocates
+// nothing.
+var refusalsPool = sync.Pool{New: func() any {
+	r := &refusals{}
+	r.told = r.hear
+	return r
+}}
+
+func newRefusals(f *form, scripted bool) *refusals {
+	r := refusalsPool.Get().(*refusals)
+	r.form, r.scripted = f, scripted
+	return r
+}
+
+// recycle must be called when the attempt is over, and its error translated.
+func (r *refusals) recycle() {
+	*r = refusals{told: r.told, free: r.free[:0]}
+	refusalsPool.Put(r)
 }
 
 // hear takes what one node said. It keeps nothing of a value that is not of a
 // lock's form: it may be secret (R27).
 func (r *refusals) hear(node int, text []byte) {
-	if r == nil {
-		return
-	}
 	i, value := 1, text
 	if r.scripted {
-		if i, value = readBlocker(text); i > r.count() {
+		if i, value = readBlocker(text); i > r.form.places() {
 			return
 		}
 	}
 	r.blockers[node] = uint8(i)
+	if r.form.is(permit) {
+		r.free = appendFree(r.free, value, r.form.permits)
+		return
+	}
+	if r.form.is(fair) && !r.places.hear(i, value) {
+		return
+	}
 	if len(value) > pure.TokenText {
 		_, r.owners[node], _ = pure.SplitValue(string(value))
 	}
-}
-
-// count returns how many resources the attempt was for.
-func (r *refusals) count() int {
-	if r.all == nil {
-		return 1
-	}
-	return len(r.all.names)
 }
 
 // readBlocker reads what acquire_all.lua and acquire_fenced.lua say of the key
@@ -103,7 +142,7 @@ var blank = []byte(" ")
 
 // translate returns the error of an attempt for the group's.
 func (r *refusals) translate(err error) error {
-	if err != multiplex.ErrRefused || r == nil {
+	if err != multiplex.ErrRefused || r == noRefusals {
 		return translate(err, ErrHeld)
 	}
 	blocker := mostOf(r.blockers[:])
@@ -115,15 +154,14 @@ func (r *refusals) translate(err error) error {
 			r.owners[node] = "" // it holds another resource
 		}
 	}
-	owner := mostOf(r.owners[:])
-	switch {
-	case r.all != nil:
-		return &HeldError{Resource: r.all.names[blocker-1], Owner: owner}
-	case owner != "":
-		return &HeldError{Owner: owner}
-	default:
-		return ErrHeld
+	err = r.form.blocked(blocker, mostOf(r.owners[:]))
+	if held, ok := err.(*HeldError); ok {
+		held.hint.free = mostFree(r.free)
+		if r.form.is(fair) {
+			r.places.tell(held, r.form)
+		}
 	}
+	return err
 }
 
 // mostOf returns what most nodes said, and zero if none said anything.

@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"fmt"
-	"slices"
 )
 
 // HoldOptions.Reentrant: a function runs under a hold that its context comes
@@ -25,14 +24,6 @@ func (c *Client) reenter(ctx context.Context, r *request) *Hold {
 		}
 	}
 	return nil
-}
-
-// covers reports whether the lock has all resources of a request.
-func (l *Lock) covers(r *request) bool {
-	if r.all == nil {
-		return l.has(r.resource)
-	}
-	return !slices.ContainsFunc(r.all.names, func(name string) bool { return !l.has(name) })
 }
 
 // An entrance counts the functions that run under a hold besides the one that

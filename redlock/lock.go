@@ -17,11 +17,11 @@ import (
 type Lock struct {
 	client   *Client
 	resource string
-	all      *resources // of several, of which resource is the text; or nil
+	form     *form // nil for a plain lock; of several, resource is the text
 	token    Token
 	ttl      time.Duration // the longest TTL that the keys were given
 	until    time.Time     // by both clocks
-	number   int64         // see Fence
+	number   int64         // see Fence; of a permit, its own
 	receipt  multiplex.Receipt
 	tenure   *tenure // nil for a lock that is not handed over within the client
 }
@@ -49,7 +49,12 @@ func (l Lock) Token() Token {
 // number is lower than one that it has seen: then a holder that was paused past
 // its validity does no harm. Extensions keep it. It is 0 without Config.Fenced,
 // and for an adopted lock: pass it on beside the token.
-func (l Lock) Fence() uint64 { return uint64(l.number) }
+func (l Lock) Fence() uint64 {
+	if !l.form.numbered() {
+		return 0
+	}
+	return uint64(l.number)
+}
 
 // Until returns when the validity ends, by the local clock: the zero time if
 // the lock was handed over.
@@ -165,17 +170,6 @@ func (l *Lock) end() instant {
 		return instant{at: l.until}
 	}
 	return instant{l.until, l.tenure.slept}
-}
-
-// release returns the release of the lock, encoded into room, and its kind.
-func (l *Lock) release(room []byte) (*multiplex.ReleaseKind, multiplex.Command) {
-	command := multiplex.Command{TTL: l.ttl, Receipt: l.receipt}
-	if l.all != nil {
-		command.Encoded = l.client.appendAll(room, &releaseAllScript, l.all, &l.token, 0)
-		return releaseAllKind, command
-	}
-	command.Encoded = l.client.appendRelease(room, l.resource, &l.token)
-	return releaseKind, command
 }
 
 // giveBack sends the command that ends a lock and waits for the answers. If a

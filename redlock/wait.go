@@ -180,6 +180,9 @@ func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 		return why, err
 	}
 	limit := fallback()
+	if w.soon > 0 {
+		limit = w.soon
+	}
 	if at, ok := q.lookout.Expiry(); ok {
 		// An attempt shortly before the expiry would fail, and the pause after
 		// it would outlast the expiry.

@@ -107,7 +107,7 @@ type baton struct {
 // end of the validity that a quorum has confirmed. handOver asks no node and
 // does not wait.
 func (c *Client) handOver(l *Lock, state uint64, end instant) bool {
-	if l.tenure == nil || l.all != nil || c.queues.waiting.Load() == 0 {
+	if l.tenure == nil || l.form != nil || c.queues.waiting.Load() == 0 {
 		return false
 	}
 	return c.pass(&baton{*l, end}, state)

@@ -52,6 +52,7 @@ type waiter struct {
 	// call holds one call: the waiter's turn has come, or as the head it must
 	// check due and given.
 	call chan struct{}
+	soon time.Duration // see HeldError
 
 	served bool // by a lock that was handed over; owned by the waiter
 
@@ -63,7 +64,7 @@ type waiter struct {
 // A request is the lock that a caller waits for.
 type request struct {
 	resource string
-	all      *resources    // of several resources, as in Lock
+	form     *form         // as in Lock
 	ttl      time.Duration // in whole milliseconds
 	// confirmed means that the caller does not renew the lock. If a lock is
 	// handed over with little validity, it is then extended first.

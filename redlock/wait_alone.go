@@ -1,16 +1,25 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
 	"time"
 )
 
-// acquireAll is Acquire for several resources. The caller waits on its own, as
-// the head of a queue that no other joins: for the resource that was in the way
-// of its last attempt.
-func (c *Client) acquireAll(ctx context.Context, r request, tries *int) (Lock, error) {
+// acquireAlone is Acquire for a lock that is not plain. The caller waits on its
+// own, as the head of a queue that no other joins: for the key that was in the
+// way of its last attempt.
+func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock Lock, err error) {
+	if r.form.is(fair) {
+		r.form = c.queueUp(r.form)
+		defer func() {
+			if err != nil {
+				c.leaveQueue(&r)
+			}
+		}()
+	}
 	w := &waiter{request: r, queue: &queue{}}
 	defer w.lookElsewhere("")
 	q := w.queue
@@ -18,7 +27,7 @@ func (c *Client) acquireAll(ctx context.Context, r request, tries *int) (Lock, e
 	for {
 		*tries++
 		begun := time.Now()
-		lock := Lock{client: c, resource: r.resource, all: r.all, ttl: r.ttl}
+		lock := Lock{client: c, resource: r.resource, form: r.form, ttl: r.ttl}
 		err := c.try(ctx, *tries, &lock)
 		q.spent = time.Since(begun)
 		if err == nil {
@@ -35,32 +44,33 @@ func (c *Client) acquireAll(ctx context.Context, r request, tries *int) (Lock, e
 		}
 		q.last = err
 		q.fails++
-		if err := c.awaitAll(ctx, w); err != nil {
+		if err := c.awaitAlone(ctx, w); err != nil {
 			return Lock{}, c.failed(ctx, err, q.last)
 		}
 	}
 }
 
-// awaitAll waits until there is a reason for the next attempt.
-func (c *Client) awaitAll(ctx context.Context, w *waiter) error {
+// awaitAlone waits until there is a reason for the next attempt.
+func (c *Client) awaitAlone(ctx context.Context, w *waiter) error {
 	q := w.queue
 	held := (*HeldError)(nil)
 	if c.config.MaxTries > 0 || c.config.Poll || !errors.As(q.last, &held) {
 		delay := c.retryDelay(q.fails, time.Duration(c.quorumTime.Load()), rand.Float64())
 		return sleep(ctx, delay, c.over(ctx))
 	}
-	w.lookElsewhere(held.Resource)
+	w.lookElsewhere(cmp.Or(held.hint.key, held.Resource))
+	w.soon = held.hint.soon
 	return c.lookOut(ctx, w)
 }
 
-// lookElsewhere ends the lookout for a resource, unless it is the one to wait
-// for next.
-func (w *waiter) lookElsewhere(resource string) {
+// lookElsewhere ends the lookout for a key, unless it is the one to wait for
+// next.
+func (w *waiter) lookElsewhere(key string) {
 	q := w.queue
-	if w.resource == resource {
+	if w.resource == key {
 		return
 	}
-	w.resource, q.fails = resource, 1
+	w.resource, q.fails = key, 1
 	if q.lookout != nil {
 		q.lookout.Stop()
 		q.lookout = nil

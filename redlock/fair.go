@@ -1,0 +1,209 @@
+package redlock
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
+)
+
+// Fair locks. A caller that waits has one ticket, the same on all nodes, which
+// are the time in microseconds by its own clock. A node lets a caller into its
+// queue only with a higher ticket than any before; so a caller that a quorum
+// has let in stands before all that come later, whatever the clocks show. Each
+// attempt keeps its place, and a node grants the lock only to the lowest ticket
+// of those that have asked a while ago.
+
+// Fair returns the Locker of a lock whose callers are served in the order in
+// which they came, in all processes: a caller that a quorum of nodes has let
+// into the queue gets the lock before each that asks later. A caller leaves the
+// queue when its context ends; one that has died, or is cut off from a quorum,
+// loses its place half a second later, and stops the others until then.
+// TryAcquire and TryHold get the lock only if no caller waits, and take no
+// place.
+//
+// While it waits, each caller asks the nodes several times a second, and when
+// the one before it has gone. HeldError.Place says where it stands: the last
+// attempt's error is a part of the CancelledError, and Tracer.AttemptDone gets
+// each. Order costs throughput: use it where waiting for too long is worse.
+//
+// The resource must be locked by Fair only: a plain lock on it excludes the
+// others, but does not queue. Calls return ErrResource if the name cannot be
+// locked, or ends in ":queue", ":ticket" or ":turn". Fair locks have no fencing
+// number: the ticket is none.
+func (c *Client) Fair(name string) Locker {
+	f := &form{kind: fair, names: []string{name}, text: name}
+	return Locker{c, name, f, f}
+}
+
+const (
+	// leaseTime is how long a waiter keeps its place without an attempt. It
+	// makes one three times as often.
+	leaseTime = 500 * time.Millisecond
+
+	queueSuffix  = ":queue"
+	ticketSuffix = ":ticket"
+	turnSuffix   = ":turn"
+	leaseSuffix  = ":queue:"
+)
+
+var fairSuffixes = []string{queueSuffix, ticketSuffix, turnSuffix}
+
+// A turn is the place of one call in a queue. The call's goroutine owns it.
+type turn struct {
+	waiter Token // names the caller
+	ticket int64
+	kept   bool // the nodes may have let it in
+	over   bool // the call has got the lock
+}
+
+// waiting reports whether the caller keeps its place when an attempt fails.
+func (t *turn) waiting() bool { return t != nil && !t.over }
+
+// queueUp returns the form of a call that waits.
+func (c *Client) queueUp(f *form) *form {
+	own := *f
+	own.turn = &turn{waiter: c.tokens.next(), ticket: c.tickets.Next(time.Now())}
+	return &own
+}
+
+// leaveQueue gives up the place of a call that gets no lock. Its last attempt
+// has been undone.
+func (c *Client) leaveQueue(r *request) {
+	lock := Lock{client: c, resource: r.resource, form: r.form}
+	var room [largeRoom]byte
+	c.group.Tell(releaseFairKind, &multiplex.Command{
+		Encoded: c.appendReleaseFair(room[:0], &lock, true),
+		TTL:     leaseTime,
+		Receipt: multiplex.Receipt{Sent: multiplex.All(len(c.config.Nodes))},
+	})
+}
+
+// fairRounds bounds how often a caller draws another ticket at once.
+const fairRounds = 3
+
+// attemptFair is an attempt that keeps the caller's place. If a later ticket
+// was let in before its own, the caller leaves the queue, and enters it anew
+// with a higher ticket under another name: nodes that have let in the old one
+// would otherwise grant its place to the new one.
+func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
+	var set [largeRoom]byte
+	t := lock.form.turn
+	for round := 1; ; round++ {
+		err := c.claim(ctx, lock, set[:0])
+		held, ok := err.(*HeldError)
+		switch {
+		case t == nil:
+			return err
+		case err == nil:
+			t.over = true
+			return nil
+		case !ok:
+			return err
+		}
+		t.kept = t.kept || held.hint.late == 0 || held.hint.admitted >= multiplex.Quorum(len(c.config.Nodes))
+		if t.kept || round == fairRounds {
+			return err
+		}
+		c.tickets.Stale(held.hint.late)
+		c.leaveQueue(&request{resource: lock.resource, form: lock.form})
+		t.waiter, t.ticket, t.kept = c.tokens.next(), c.tickets.Next(time.Now()), false
+	}
+}
+
+// queuePlaces are what the nodes said of a caller's place.
+type queuePlaces struct {
+	place    int    // the last that was heard
+	ahead    string // the waiter before it
+	admitted int
+	late     int64
+}
+
+// hear takes what one node said with the given code: see ask_fair.lua. It
+// reports whether the text is the value that is in the way.
+func (p *queuePlaces) hear(code int, text []byte) bool {
+	if code == 3 {
+		if late, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+			p.late = max(p.late, late)
+		}
+		return false
+	}
+	p.admitted++
+	if code == 1 {
+		return true
+	}
+	place, ahead, _ := bytes.Cut(text, blank)
+	if n, err := strconv.Atoi(string(place)); err == nil && n > p.place && len(ahead) == len(Token{}) {
+		p.place, p.ahead = n, string(ahead)
+	}
+	return false
+}
+
+// tell completes the error of an attempt.
+func (p *queuePlaces) tell(held *HeldError, f *form) {
+	held.hint.late, held.hint.admitted = p.late, p.admitted
+	switch {
+	case f.turn == nil:
+	case p.place > 1:
+		held.Place, held.hint.key, held.Owner = p.place, f.names[0]+leaseSuffix+p.ahead, ""
+	default:
+		held.Place = 1
+	}
+}
+
+// The commands of fair locks. Extensions are those of a plain lock.
+var (
+	fairKind        = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeAll, Script: true}, Undo: releaseFairKind, Telling: true}
+	releaseFairKind = &multiplex.ReleaseKind{Kind: scripted}
+)
+
+func (l *Lock) claimFair(dst []byte) multiplex.Encoded {
+	c, t, mode := l.client, l.form.turn, "keep"
+	switch {
+	case t == nil:
+		t, mode = &turn{}, "try"
+	case !t.kept:
+		mode = "new"
+	}
+	dst = appendScriptHead(dst, &askFairScript, 5, 3+5+7)
+	dst = c.appendKey(dst, l.resource)
+	dst = c.appendKeyWith(dst, l.resource, queueSuffix)
+	dst = c.appendKeyWith(dst, l.resource, ticketSuffix)
+	dst = c.appendKeyWith(dst, l.resource, turnSuffix)
+	dst = c.appendLease(dst, l.resource, t)
+	dst = c.appendValue(dst, &l.token)
+	dst = appendMilliseconds(dst, l.ttl)
+	dst = resp.AppendBulkString(dst, string(t.waiter[:]))
+	dst = appendInteger(dst, t.ticket)
+	dst = resp.AppendBulkString(dst, mode)
+	dst = appendMilliseconds(dst, leaseTime)
+	return multiplex.Encoded{Bytes: c.appendKeyWith(dst, l.resource, leaseSuffix)}
+}
+
+// appendLease appends the key of a waiter's lease.
+func (c *Client) appendLease(dst []byte, resource string, t *turn) []byte {
+	return c.appendKeyWith(dst, resource, leaseSuffix+string(t.waiter[:]))
+}
+
+// appendReleaseFair appends the release of a lock, and of the caller's place if
+// it leaves the queue.
+func (c *Client) appendReleaseFair(dst []byte, l *Lock, leaves bool) multiplex.Encoded {
+	t, left := l.form.turn, int64(0)
+	if t == nil {
+		t = &turn{}
+	}
+	if leaves {
+		left = 1
+	}
+	dst = appendScriptHead(dst, &releaseFairScript, 4, 3+4+3)
+	dst = c.appendKey(dst, l.resource)
+	dst = c.appendKeyWith(dst, l.resource, queueSuffix)
+	dst = c.appendKeyWith(dst, l.resource, turnSuffix)
+	dst = c.appendLease(dst, l.resource, t)
+	dst = c.appendValue(dst, &l.token)
+	dst = resp.AppendBulkString(dst, string(t.waiter[:]))
+	return multiplex.Encoded{Bytes: appendInteger(dst, left)}
+}

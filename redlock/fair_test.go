@@ -1,0 +1,389 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Callers of several clients get the lock in the order in which they asked,
+// though their clocks differ.
+func TestFairIsInOrder(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		var order journal[int]
+		held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for i := range 10 {
+			c := m.client(t, Config{})
+			c.tickets.Correct(time.Duration(i%3-1) * time.Hour)
+			wg.Go(func() {
+				lock, err := c.Fair("r").Acquire(context.Background(), time.Minute)
+				if assert.NoError(t, err) {
+					order.add(i)
+					time.Sleep(30 * ms)
+					assert.NoError(t, lock.Release(context.Background()))
+				}
+			})
+			time.Sleep(50 * ms)
+		}
+		released := time.Now()
+		require.NoError(t, held.Release(t.Context()))
+		wg.Wait()
+		require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, order.all())
+		require.Less(t, time.Since(released), 10*(30+40)*ms)
+		time.Sleep(2 * time.Minute)
+		require.Zero(t, m.keys())
+	})
+}
+
+// TryAcquire takes no place in the queue, and does not overtake callers that
+// wait.
+func TestTryAcquireDoesNotOvertake(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}).Fair("r"), m.client(t, Config{}).Fair("r")
+		held, err := a.TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		held, err = held.Extend(t.Context(), 2*time.Minute)
+		require.NoError(t, err)
+		_, err = b.TryAcquire(t.Context(), time.Minute)
+		require.ErrorIs(t, err, ErrHeld)
+		got := make(chan Lock, 1)
+		go func() {
+			lock, err := b.Acquire(context.Background(), time.Minute)
+			assert.NoError(t, err)
+			got <- lock
+		}()
+		time.Sleep(time.Second)
+		require.NoError(t, held.Release(t.Context()))
+		require.ErrorIs(t, held.Release(t.Context()), ErrNotHeld)
+		_, err = a.TryAcquire(t.Context(), time.Minute)
+		require.ErrorIs(t, err, ErrHeld)
+		lock := <-got
+		require.NoError(t, lock.Release(t.Context()))
+		lock, err = a.TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, lock.Release(t.Context()))
+	})
+}
+
+// A caller knows its place, and leaves the queue at once when its context ends.
+func TestPlacesInTheQueue(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		held, err := m.client(t, Config{Owner: "first"}).Fair("r").TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		places := make([]journal[int], 3)
+		var cancels []context.CancelFunc
+		var errs [3]chan error
+		for i := range 3 {
+			c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a AttemptInfo) {
+				held := (*HeldError)(nil)
+				if errors.As(a.Err, &held) {
+					places[i].add(held.Place)
+				}
+			}}})
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			cancels, errs[i] = append(cancels, cancel), make(chan error, 1)
+			go func() {
+				lock, err := c.Fair("r").Acquire(ctx, time.Minute)
+				if err == nil {
+					_ = lock.Release(context.Background())
+				}
+				errs[i] <- err
+			}()
+			time.Sleep(20 * ms)
+		}
+		time.Sleep(time.Second)
+		for i := range places {
+			all := places[i].all()
+			require.Equal(t, i+1, all[len(all)-1])
+		}
+		cancels[0]()
+		err = <-errs[0]
+		held1 := (*HeldError)(nil)
+		require.ErrorAs(t, err, &held1)
+		require.Equal(t, 1, held1.Place)
+		require.Equal(t, "first", held1.Owner)
+		time.Sleep(30 * ms)
+		all := places[1].all()
+		require.Equal(t, 1, all[len(all)-1], "the nodes push that the one before it has gone")
+		cancels[1]()
+		require.ErrorIs(t, <-errs[1], context.Canceled)
+		released := time.Now()
+		require.NoError(t, held.Release(t.Context()))
+		require.NoError(t, <-errs[2])
+		require.Less(t, time.Since(released), 40*ms, "it waits for none that has gone")
+		time.Sleep(2 * time.Minute)
+		require.Zero(t, m.keys())
+	})
+}
+
+// A waiter that dies costs the others its lease, and no more. The holder that
+// dies costs its TTL.
+func TestAWaiterThatDies(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a := m.client(t, Config{}).Fair("r")
+		held, err := a.TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		dead, network := m.apartPlain(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		gone := make(chan error, 1)
+		go func() {
+			_, err := dead.Fair("r").Acquire(ctx, time.Minute)
+			gone <- err
+		}()
+		time.Sleep(100 * ms)
+		got := make(chan time.Time, 1)
+		go func() {
+			lock, err := a.Acquire(context.Background(), 3*time.Second)
+			assert.NoError(t, err)
+			got <- time.Now()
+			time.Sleep(lock.Validity())
+		}()
+		time.Sleep(100 * ms)
+		m.mute(network, true)
+		require.NoError(t, held.Release(t.Context()))
+		start := time.Now()
+		at := <-got
+		require.Greater(t, at.Sub(start), leaseTime/2)
+		require.Less(t, at.Sub(start), leaseTime+leaseTime/3+50*ms)
+		lock, err := a.Acquire(t.Context(), time.Second)
+		require.NoError(t, err)
+		require.Less(t, time.Since(at), 3*time.Second+leaseTime)
+		require.NoError(t, lock.Release(t.Context()))
+		cancel()
+		<-gone
+		m.mute(network, false)
+	})
+}
+
+// A ticket that comes too late is drawn anew, under another name.
+func TestLateTickets(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		a.tickets.Correct(time.Hour)
+		held, err := a.Fair("r").Acquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		before := m.nodes[0].Calls("EVALSHA")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*ms)
+		defer cancel()
+		_, err = b.Fair("r").Acquire(ctx, time.Minute)
+		require.ErrorIs(t, err, ErrHeld)
+		time.Sleep(100 * ms)
+		require.LessOrEqual(t, m.nodes[0].Calls("EVALSHA")-before, 8)
+		names := map[string]bool{}
+		for _, e := range m.nodes[0].Log() {
+			if len(e.Args) > 1 && e.Args[1] == askFairScript.digest && e.Args[10] != "" {
+				names[e.Args[10]] = true
+			}
+		}
+		require.Len(t, names, 3, "of a, and of b twice")
+		require.NoError(t, held.Release(t.Context()))
+		time.Sleep(100 * ms)
+		for _, n := range m.nodes {
+			require.Equal(t, []string{"r:ticket"}, n.Keys())
+		}
+	})
+}
+
+// With nodes that stop and lose their connections, two callers never have the
+// lock, and none that a quorum has let in is overtaken by one that asks later.
+func TestFairUnderFaults(t *testing.T) {
+	for seed := range seeds(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			simulated(t, 5, func(t *testing.T, m *memory) {
+				random := rand.New(rand.NewPCG(seed, 1))
+				l := &procession{}
+				stop := time.Now().Add(20 * time.Second)
+				var wg sync.WaitGroup
+				for i := range 8 {
+					own := rand.New(rand.NewPCG(seed, uint64(i+2)))
+					wg.Go(func() {
+						turn := &queueing{}
+						c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a AttemptInfo) {
+							held := (*HeldError)(nil)
+							if errors.As(a.Err, &held) && held.hint.admitted >= 3 {
+								l.admit(turn)
+							}
+						}}})
+						c.tickets.Correct(spanOf(own, time.Minute))
+						for time.Now().Before(stop) {
+							l.once(t, c.Fair("r"), turn, own)
+						}
+					})
+				}
+				for time.Now().Before(stop) {
+					if n := m.nodes[random.IntN(5)]; random.IntN(2) == 0 {
+						n.Pause()
+						time.Sleep(spanOf(random, 100*ms))
+						n.Resume()
+					} else {
+						m.link(random.IntN(5)).Reset()
+					}
+					time.Sleep(spanOf(random, 500*ms))
+				}
+				wg.Wait()
+				t.Logf("%d grants, %d inversions", l.grants, l.inversions)
+				require.Greater(t, l.grants, 100)
+				require.Zero(t, l.inversions)
+				time.Sleep(2 * time.Minute)
+				require.Zero(t, m.keys())
+			})
+		})
+	}
+}
+
+// A procession is the callers that wait for a fair lock, as they know it.
+type procession struct {
+	mu                 sync.Mutex // guards the following
+	waiting            []*queueing
+	until              time.Time // of the last holder
+	grants, inversions int
+}
+
+// A queueing is one call.
+type queueing struct {
+	begun, admitted time.Time
+	asked           time.Time // the last attempt's end
+}
+
+func (l *procession) admit(q *queueing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q.asked = time.Now()
+	if q.admitted.IsZero() {
+		q.admitted = q.asked
+	}
+}
+
+func (l *procession) once(t *testing.T, k Locker, q *queueing, random *rand.Rand) {
+	time.Sleep(spanOf(random, 100*ms))
+	l.mu.Lock()
+	*q = queueing{begun: time.Now()}
+	l.waiting = append(l.waiting, q)
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), spanOf(random, 3*time.Second))
+	lock, err := k.Acquire(ctx, 300*ms+spanOf(random, 300*ms))
+	cancel()
+	l.mu.Lock()
+	l.waiting = slices.DeleteFunc(l.waiting, func(o *queueing) bool { return o == q })
+	if err != nil {
+		l.mu.Unlock()
+		return
+	}
+	l.grants++
+	now := time.Now()
+	assert.False(t, l.until.After(now), "two holders")
+	l.until = lock.Until()
+	for _, o := range l.waiting {
+		// Half of a lease covers what the nodes and the caller know late.
+		if !o.admitted.IsZero() && o.admitted.Before(q.begun) && now.Sub(o.asked) < leaseTime/2 {
+			l.inversions++
+			t.Logf("began at %v, and overtook one of %v, admitted at %v", q.begun, o.begun, o.admitted)
+		}
+	}
+	l.mu.Unlock()
+	time.Sleep(spanOf(random, 50*ms))
+	l.mu.Lock()
+	l.until = time.Time{}
+	l.mu.Unlock()
+	_ = lock.Release(context.Background())
+}
+
+// What order costs: sixteen clients that want one lock all the time, with and
+// without it.
+func TestFairBesideRandomRetry(t *testing.T) {
+	waits := func(acquire func(c *Client) (Lock, error)) (all []time.Duration, messages float64) {
+		simulated(t, 5, func(t *testing.T, m *memory) {
+			var clients []*Client
+			for range 16 {
+				clients = append(clients, m.client(t, Config{HandOver: -1}))
+			}
+			stop := time.Now().Add(20 * time.Second)
+			before := commandsOf(m)
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			for _, c := range clients {
+				wg.Go(func() {
+					for time.Now().Before(stop) {
+						start := time.Now()
+						lock, err := acquire(c)
+						if !assert.NoError(t, err) {
+							return
+						}
+						mu.Lock()
+						all = append(all, time.Since(start))
+						mu.Unlock()
+						time.Sleep(2 * ms)
+						assert.NoError(t, lock.Release(context.Background()))
+					}
+				})
+			}
+			wg.Wait()
+			messages = float64(commandsOf(m)-before) / float64(len(all))
+		})
+		slices.Sort(all)
+		return all, messages
+	}
+	report := func(name string, all []time.Duration, messages float64) time.Duration {
+		n := len(all)
+		t.Logf("%s: %d grants, p50 %v, p99 %v, longest %v, %.0f commands per grant", name, n, all[n/2], all[n*99/100], all[n-1], messages)
+		return all[n-1]
+	}
+	all, messages := waits(func(c *Client) (Lock, error) { return c.Fair("r").Acquire(context.Background(), time.Minute) })
+	longest := report("fair", all, messages)
+	all, messages = waits(func(c *Client) (Lock, error) { return c.Acquire(context.Background(), "r", time.Minute) })
+	require.Less(t, longest, report("without order", all, messages))
+}
+
+func commandsOf(m *memory) (n int) {
+	for _, node := range m.nodes {
+		n += len(node.Log())
+	}
+	return n
+}
+
+// A hold on a fair lock renews itself.
+func TestHoldOfAFairLock(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}).Fair("r"), m.client(t, Config{}).Fair("r")
+		err := a.DoWith(t.Context(), HoldOptions{TTL: time.Second}, func(ctx context.Context) error {
+			time.Sleep(5 * time.Second)
+			_, err := b.TryHold(t.Context(), HoldOptions{TTL: time.Second})
+			require.ErrorIs(t, err, ErrHeld)
+			require.ErrorIs(t, a.DoWith(ctx, HoldOptions{TTL: time.Second}, nil), ErrNested)
+			return ctx.Err()
+		})
+		require.NoError(t, err)
+		for _, name := range []string{"", "a:queue", "a:ticket", "a:turn"} {
+			_, err := m.client(t, Config{}).Fair(name).Acquire(t.Context(), time.Second)
+			require.ErrorIs(t, err, ErrResource)
+		}
+	})
+}
+
+// apartPlain returns a client that alone uses another network to the nodes.
+func (m *memory) apartPlain(t *testing.T) (*Client, *redistest.Network) {
+	t.Helper()
+	own := redistest.NewNetwork()
+	t.Cleanup(func() { own.Close() })
+	for i, n := range m.nodes {
+		n.Serve(own.Listen(fmt.Sprintf("node%d:6379", i)))
+	}
+	config := m.reach(Config{Forgetful: true})
+	config.NetDial = own.Dial
+	c, err := New(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { closeNow(t, c) })
+	return c, own
+}

@@ -1,0 +1,235 @@
+package redlock
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/redmux/redmux/multiplex"
+)
+
+// A form is what a lock is beyond one key for one resource: which keys it has
+// on a node, and by which commands they are set, lengthened and deleted. The
+// form of a plain lock is nil. A form never changes.
+type form struct {
+	kind  formKind
+	names []string // of the resources
+	text  string   // all of them, for people
+
+	// mark is how long the mark of an attempt stands, of writing and permit.
+	mark  time.Duration
+	other Token // of reading and writing: see rw.go
+
+	// Of permit: how many there are, and the number of the last one that was
+	// granted.
+	permits int
+	last    *atomic.Int32
+	// turn is the caller's place in the queue, of fair; nil for an attempt
+	// without one.
+	turn *turn
+}
+
+// A formKind says which keys and commands a lock has.
+type formKind uint8
+
+const (
+	plain   formKind = iota
+	several          // all.go
+	reading          // rw.go
+	writing
+	permit // semaphore.go
+	fair   // fair.go
+)
+
+func (f *form) is(kind formKind) bool { return f.what() == kind }
+
+func (f *form) what() formKind {
+	if f == nil {
+		return plain
+	}
+	return f.kind
+}
+
+// numbered reports whether locks of this form have fencing numbers, if the
+// client has.
+func (f *form) numbered() bool { return f.is(plain) || f.is(several) }
+
+// Resources returns the lock's resources, without the prefix.
+func (l Lock) Resources() []string {
+	if l.form != nil {
+		return slices.Clone(l.form.names)
+	}
+	return []string{l.resource}
+}
+
+// has reports whether a resource is one of the lock's.
+func (l *Lock) has(resource string) bool {
+	if l.form != nil {
+		return slices.Contains(l.form.names, resource)
+	}
+	return l.resource == resource
+}
+
+// meets reports whether a request is for a resource of the lock.
+func (l *Lock) meets(r *request) bool {
+	if wants := r.form.is(permit); l.form.is(permit) != wants || wants && r.form.permits > 1 {
+		return false // it has keys of its own, or there may be another permit
+	}
+	if r.form != nil {
+		return slices.ContainsFunc(r.form.names, l.has)
+	}
+	return l.has(r.resource)
+}
+
+// covers reports whether a lock is as good as the one that is requested.
+func (l *Lock) covers(r *request) bool {
+	switch has, wants := l.form.what(), r.form.what(); {
+	case wants == reading:
+		return (has == reading || has == writing) && l.has(r.resource)
+	case wants == writing:
+		return has == writing && l.has(r.resource)
+	case has == reading || has == writing || has != wants && (has >= permit || wants >= permit):
+		return false
+	case wants == several:
+		return !slices.ContainsFunc(r.form.names, func(name string) bool { return !l.has(name) })
+	}
+	return l.has(r.resource)
+}
+
+// claim returns the command that sets the lock's keys, encoded into room.
+func (l *Lock) claim(room []byte) multiplex.Encoded {
+	c := l.client
+	switch {
+	case l.form.is(reading), l.form.is(writing):
+		return l.claimRW(room)
+	case l.form.is(permit):
+		return l.claimPermit(room)
+	case l.form.is(fair):
+		return l.claimFair(room)
+	case c.fence != nil:
+		return multiplex.Encoded{Bytes: c.appendFenced(room, l)}
+	case l.form.is(several):
+		return c.appendAll(room, &acquireAllScript, l.form, &l.token, l.ttl)
+	}
+	return c.appendAcquire(room, l.resource, &l.token, l.ttl)
+}
+
+// claimKind returns the kind of that command.
+func (l *Lock) claimKind() *multiplex.ClaimKind {
+	c, all := l.client, l.form.is(several)
+	switch {
+	case l.form.is(reading), l.form.is(writing):
+		return l.form.claimKindRW()
+	case l.form.is(permit):
+		return permitKind
+	case l.form.is(fair):
+		return fairKind
+	case c.fence != nil && all:
+		return c.fence.allKind
+	case c.fence != nil:
+		return c.fence.kind
+	case all:
+		return acquireAllKind
+	case c.config.Owner != "":
+		return ownedKind
+	}
+	return acquireKind
+}
+
+// extension returns the extension of a lock, and its kind.
+func (l *Lock) extension(room []byte, ttl time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
+	c := l.client
+	switch l.form.what() {
+	case several:
+		return extendAllKind, c.appendAll(room, &extendAllScript, l.form, &l.token, ttl)
+	case reading:
+		return extendReadKind, c.appendExtendRead(room, l, ttl)
+	case permit:
+		return extendPermitKind, c.appendExtendPermit(room, l, ttl)
+	}
+	return extendKind, c.appendExtend(room, l.resource, &l.token, ttl)
+}
+
+// release returns the release of the lock, encoded into room, and its kind.
+func (l *Lock) release(room []byte) (kind *multiplex.ReleaseKind, command multiplex.Command) {
+	c := l.client
+	command.TTL, command.Receipt = l.ttl, l.receipt
+	switch l.form.what() {
+	case several:
+		kind, command.Encoded = releaseAllKind, c.appendAll(room, &releaseAllScript, l.form, &l.token, 0)
+	case reading:
+		kind, command.Encoded = releaseReadKind, c.appendReleaseRead(room, l)
+	case permit:
+		kind, command.Encoded = releasePermitKind, c.appendReleasePermit(room, l)
+	case fair:
+		kind, command.Encoded = releaseFairKind, c.appendReleaseFair(room, l, !l.form.turn.waiting())
+	default:
+		kind, command.Encoded = releaseKind, c.appendRelease(room, l.resource, &l.token)
+	}
+	return kind, command
+}
+
+// blocked returns the error of an attempt that one of the keys was in the way
+// of, by its place from 1 on.
+func (f *form) blocked(place uint8, owner string) error {
+	switch f.what() {
+	case several:
+		return &HeldError{Resource: f.names[place-1], Owner: owner}
+	case reading, writing:
+		hint := refusalHint{key: f.keyInTheWay(place)}
+		if place == readersPlace {
+			hint.soon = f.mark / 2
+		}
+		return &HeldError{Owner: owner, hint: hint}
+	case permit:
+		return &HeldError{hint: refusalHint{key: f.names[0] + markSuffix}}
+	case fair:
+		return &HeldError{Owner: owner, hint: refusalHint{key: f.names[0], soon: leaseTime / 3}}
+	}
+	if owner == "" {
+		return ErrHeld
+	}
+	return &HeldError{Owner: owner}
+}
+
+// places returns how many keys may be in the way.
+func (f *form) places() int {
+	switch f.what() {
+	case plain, permit:
+		return 1
+	case several:
+		return len(f.names)
+	}
+	return 3 // of reading, writing and fair
+}
+
+// tryForm returns what makes one attempt for a hold of a form.
+func (c *Client) tryForm(f *form) acquirer {
+	return func(ctx context.Context, _ string, ttl time.Duration) (Lock, error) {
+		lock := Lock{client: c, resource: f.text, form: f, ttl: ttl}
+		err := c.try(ctx, 1, &lock)
+		return lock, err
+	}
+}
+
+// awaited reports whether a caller waits in a queue for one of the lock's
+// resources.
+func (c *Client) awaited(l *Lock) bool {
+	if l.form != nil {
+		return slices.ContainsFunc(l.form.names, c.queues.has)
+	}
+	return c.queues.has(l.resource)
+}
+
+// released calls the callers that wait in queues for the lock's resources: its
+// release is queued.
+func (c *Client) released(l *Lock) {
+	if l.form == nil {
+		c.queues.released(l.resource, l.tenure)
+		return
+	}
+	for _, name := range l.form.names {
+		c.queues.released(name, nil) // it belonged to no streak
+	}
+}

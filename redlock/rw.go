@@ -1,0 +1,222 @@
+package redlock
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/internal/errtext"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
+)
+
+// Read/write locks. A node has a writer's key, which is that of a plain lock; a
+// sorted set of its readers, each with the end of its time by the node's clock;
+// and the mark of a writer that waits, which keeps new readers out. A node
+// grants a reader only without a writer, and a writer only without readers. Two
+// quorums share a node, so a writer is alone.
+
+// An RWLock is a lock on a resource that several readers may hold at once, or
+// one writer alone. Client.RW returns one. It is a value that is cheap to make
+// and to copy, and any goroutine may use it.
+//
+// The resource must be locked by RWLock only: a plain lock on it keeps readers
+// and writers out, but does not see the readers.
+type RWLock struct {
+	client *Client
+	name   string
+	read   *form
+	try    *form // of a writer that does not wait
+	write  *form // of one that does
+}
+
+// RW returns the read/write lock on a resource. Calls of an RWLock whose name
+// cannot be locked return ErrResource, also if the name ends in ":readers" or
+// ":mark", which are keys that it uses itself.
+//
+// Readers and writers that wait are not served in turn. Writers have
+// precedence: while one waits for the readers to finish, no new reader is let
+// in. So a reader that tries to read again may have to wait for a writer that
+// waits for its own first lock: with a context of the first it is ErrNested.
+//
+// The masters' user needs further rights: see docs/deploy.md,
+// "Users and rights".
+// Locks of an RWLock have no fencing number.
+func (c *Client) RW(name string) RWLock {
+	names := []string{name}
+	return RWLock{
+		client: c, name: name,
+		read:  &form{kind: reading, names: names, text: name},
+		try:   &form{kind: writing, names: names, text: name},
+		write: &form{kind: writing, names: names, text: name, mark: markTime},
+	}
+}
+
+// markTime is for how long an attempt of a waiting writer keeps new readers
+// out. The writer tries again after half of it at the latest.
+const markTime = 300 * time.Millisecond
+
+// The keys of a read/write lock besides the writer's.
+const (
+	readersSuffix = ":readers"
+	markSuffix    = ":mark"
+	rwKeys        = 3
+	readersPlace  = 2 // of the readers among the keys
+)
+
+// Read returns the Locker of readers.
+func (rw RWLock) Read() Locker { return Locker{rw.client, rw.name, rw.read, rw.read} }
+
+// Write returns the Locker of writers.
+func (rw RWLock) Write() Locker { return Locker{rw.client, rw.name, rw.try, rw.write} }
+
+// Upgrade makes one attempt to acquire the write lock for a reader, which must
+// be the only one. The read lock stays as it is: after the release of the write
+// lock the reader still has it, if it was extended in time. There is no call
+// that waits: two readers would wait for each other.
+//
+// The error is ErrHeld if there is another reader, or a writer; ErrNotHeld if
+// the validity of the read lock is over, or it is none of this RWLock; and
+// otherwise as for TryAcquire. With an error, the read lock is as it was.
+func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Lock, error) {
+	if err := rw.check(&read, reading); err != nil {
+		return Lock{}, named(rw.name, err)
+	}
+	f := *rw.try
+	f.other = read.token
+	return rw.attempt(ctx, &f, ttl)
+}
+
+// Downgrade makes the holder of the write lock a reader, at one moment on each
+// node: no other writer gets in between. From the call on, the write lock is
+// not held, whatever comes of it, and its copies must not be used. The lock of
+// a Hold must not be downgraded: the hold would be lost.
+//
+// With an error, neither lock is held, as if the write lock had been released.
+// The error is ErrNotHeld if the validity of the write lock is over, if it was
+// lost, or if it is none of this RWLock; and otherwise as for TryAcquire.
+func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (Lock, error) {
+	if err := rw.check(&write, writing); err != nil {
+		return Lock{}, named(rw.name, err)
+	}
+	f := *rw.read
+	f.other = write.token
+	lock, err := rw.attempt(ctx, &f, ttl)
+	if isHeld(err) {
+		err = named(rw.name, ErrNotHeld)
+	}
+	if err != nil {
+		rw.client.abandon(write) // the attempt may have sent nothing
+	}
+	return lock, err
+}
+
+// check refuses locks that are not held, or not of this RWLock.
+func (rw RWLock) check(l *Lock, kind formKind) error {
+	if l.client != rw.client || !l.form.is(kind) || l.resource != rw.name || l.Validity() <= 0 {
+		return ErrNotHeld
+	}
+	return nil
+}
+
+// attempt is one attempt for a form.
+func (rw RWLock) attempt(ctx context.Context, f *form, ttl time.Duration) (Lock, error) {
+	lock := Lock{client: rw.client, resource: rw.name, form: f, ttl: ttl}
+	err := rw.client.try(ctx, 1, &lock)
+	return lock, named(rw.name, err)
+}
+
+// checkSuffixes refuses what cannot be locked, and names that end as those of
+// keys that a Locker uses itself do.
+func checkSuffixes(name string, suffixes ...string) error {
+	for _, suffix := range suffixes {
+		if strings.HasSuffix(name, suffix) {
+			return errtext.Wrap("redlock: such a resource must not end in "+suffix, ErrResource)
+		}
+	}
+	return checkLockable(name)
+}
+
+// The commands of read/write locks. A writer is extended and released as a
+// plain lock is.
+var (
+	readKind        = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeAll, Script: true}, Undo: releaseReadKind, Telling: true}
+	writeKind       = &multiplex.ClaimKind{Kind: readKind.Kind, Undo: releaseKind, Telling: true}
+	downgradeKind   = &multiplex.ClaimKind{Kind: scripted, Undo: releaseReadKind}
+	extendReadKind  = &multiplex.ExtendKind{Kind: scripted}
+	releaseReadKind = &multiplex.ReleaseKind{Kind: scripted}
+)
+
+// claimKindRW returns the kind of the command that claimRW encodes.
+func (f *form) claimKindRW() *multiplex.ClaimKind {
+	switch {
+	case f.kind == writing:
+		return writeKind
+	case f.downgrades():
+		return downgradeKind
+	}
+	return readKind
+}
+
+// downgrades reports whether a reader has been a writer: other is the writer's
+// token then. A writer's other is the token of the reader that it stays.
+func (f *form) downgrades() bool { return f.kind == reading && f.other != Token{} }
+
+// claimRW encodes the command that lets a reader or a writer in.
+func (l *Lock) claimRW(dst []byte) multiplex.Encoded {
+	c, f := l.client, l.form
+	switch {
+	case f.kind == writing:
+		dst = c.appendRW(dst, &writeScript, l.resource, 4)
+		dst = c.appendValue(dst, &l.token)
+		dst = appendMilliseconds(dst, l.ttl)
+		dst = c.appendOther(dst, f)
+		dst = appendMilliseconds(dst, f.mark)
+	case f.downgrades():
+		dst = c.appendRW(dst, &downgradeScript, l.resource, 3)
+		dst = c.appendValue(dst, &f.other)
+		dst = c.appendValue(dst, &l.token)
+		dst = appendMilliseconds(dst, l.ttl)
+	default:
+		dst = c.appendRW(dst, &readScript, l.resource, 2)
+		dst = c.appendValue(dst, &l.token)
+		dst = appendMilliseconds(dst, l.ttl)
+	}
+	return multiplex.Encoded{Bytes: dst}
+}
+
+// appendRW appends the head of a script with the three keys.
+func (c *Client) appendRW(dst []byte, s *script, resource string, arguments int) []byte {
+	dst = appendScriptHead(dst, s, rwKeys, 3+rwKeys+arguments)
+	dst = c.appendKey(dst, resource)
+	dst = c.appendKeyWith(dst, resource, readersSuffix)
+	return c.appendKeyWith(dst, resource, markSuffix)
+}
+
+// appendOther appends the value of the other lock, or an empty one.
+func (c *Client) appendOther(dst []byte, f *form) []byte {
+	if f.other == (Token{}) {
+		return resp.AppendBulkString(dst, "")
+	}
+	return c.appendValue(dst, &f.other)
+}
+
+func (c *Client) appendExtendRead(dst []byte, l *Lock, ttl time.Duration) multiplex.Encoded {
+	dst = appendScriptHead(dst, &extendReadScript, 1, 3+1+2)
+	dst = c.appendKeyWith(dst, l.resource, readersSuffix)
+	dst = c.appendValue(dst, &l.token)
+	return multiplex.Encoded{Bytes: appendMilliseconds(dst, ttl)}
+}
+
+func (c *Client) appendReleaseRead(dst []byte, l *Lock) multiplex.Encoded {
+	dst = appendScriptHead(dst, &releaseReadScript, 2, 3+2+2)
+	dst = c.appendKeyWith(dst, l.resource, readersSuffix)
+	dst = c.appendKey(dst, l.resource)
+	dst = c.appendValue(dst, &l.token)
+	return multiplex.Encoded{Bytes: c.appendOther(dst, l.form)}
+}
+
+// keyInTheWay returns the key, without the prefix, that a caller waits for.
+func (f *form) keyInTheWay(place uint8) string {
+	return f.names[0] + [rwKeys]string{"", readersSuffix, markSuffix}[place-1]
+}

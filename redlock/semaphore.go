@@ -1,0 +1,179 @@
+package redlock
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redmux/redmux/internal/errtext"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/resp"
+)
+
+// Semaphores. Each permit is a lock of its own, with one key: so there are
+// never more holders than permits. A majority that counted holders would admit
+// more. A node that refuses a permit says which others are free, and the client
+// asks for one of these.
+
+// MaxPermits is the most permits that a semaphore may have.
+const MaxPermits = 1024
+
+// Semaphore returns the Locker of a semaphore: up to so many callers, 1 to
+// MaxPermits, hold one of its permits at a time. A permit is a lock: it expires
+// after its TTL, can be extended and held, and is lost as a lock is. Make the
+// Locker once and keep it: it remembers which permit was free last.
+//
+// All clients should name the same number of permits. If they do not, the least
+// of those counts whose permits may still live. So a client with fewer permits
+// stops only new grants: those that are held stay until they are released.
+//
+// Callers that wait are told by the nodes when a permit is given back, and all
+// try to get it: they are not served in turn. A permit whose holder has died is
+// found within a second of the end of its TTL. With two or more permits, a
+// caller may hold several, and nothing keeps callers from waiting for each
+// other.
+//
+// Calls return ErrResource if the name cannot be locked, if it ends in
+// ":permits" or ":mark", or for another number of permits. The keys are
+// name#0, name#1 and so on, name:permits and name:mark. Permits have no fencing
+// number.
+func (c *Client) Semaphore(name string, permits int) Locker {
+	f := form{kind: permit, names: []string{name}, text: name, permits: permits, last: new(atomic.Int32)}
+	f.last.Store(-1)
+	waits := f
+	waits.mark = permitMark
+	return Locker{c, name, &f, &waits}
+}
+
+// permitMark is for how long the mark of a caller stands that waits for a
+// permit: longer than the time between two of its attempts.
+const permitMark = fallbackMost + 500*time.Millisecond
+
+const (
+	permitSeparator = "#"
+	permitsSuffix   = ":permits"
+	permitKeys      = 3
+)
+
+func (f *form) checkPermits() error {
+	if f.permits < 1 || f.permits > MaxPermits {
+		return errtext.Wrap(fmt.Sprintf("redlock: a semaphore of %d permits: there must be 1 to %d", f.permits, MaxPermits), ErrResource)
+	}
+	return checkSuffixes(f.names[0], permitsSuffix, markSuffix)
+}
+
+// permitRounds is how many permits an attempt asks for, one after another,
+// while nodes say that others are free.
+const permitRounds = 4
+
+// attemptPermit is an attempt to get any permit: the one that was granted last,
+// and then one that is free by the word of most nodes. Each round has a new
+// token (R3).
+func (c *Client) attemptPermit(ctx context.Context, lock *Lock) error {
+	var set [largeRoom]byte
+	f := lock.form
+	lock.number = int64(f.last.Load())
+	if lock.number < 0 || lock.number >= int64(f.permits) {
+		lock.number = rand.Int64N(int64(max(1, f.permits)))
+	}
+	for round := 1; ; round++ {
+		err := c.claim(ctx, lock, set[:0])
+		if err == nil {
+			f.last.Store(int32(lock.number))
+			return nil
+		}
+		held, ok := err.(*HeldError)
+		if !ok || len(held.hint.free) == 0 || round == permitRounds {
+			return err
+		}
+		lock.number = int64(held.hint.free[rand.IntN(len(held.hint.free))])
+	}
+}
+
+// freePermits are numbers of permits that are free by the word of most nodes.
+type freePermits []int
+
+// appendFree appends the numbers in the text of a node.
+func appendFree(all []int, text []byte, permits int) []int {
+	for number := range bytes.SplitSeq(text, []byte(",")) {
+		if n, err := strconv.Atoi(string(number)); err == nil && n >= 0 && n < permits {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// mostFree returns the numbers that most nodes named. all is changed.
+func mostFree(all []int) (free freePermits) {
+	slices.Sort(all)
+	most := 0
+	for len(all) > 0 {
+		count := 1
+		for count < len(all) && all[count] == all[0] {
+			count++
+		}
+		if count > most {
+			most, free = count, free[:0]
+		}
+		if count == most {
+			free = append(free, all[0])
+		}
+		all = all[count:]
+	}
+	return free
+}
+
+// The commands of permits.
+var (
+	permitKind        = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeAll, Script: true}, Undo: releasePermitKind, Telling: true}
+	extendPermitKind  = &multiplex.ExtendKind{Kind: scripted}
+	releasePermitKind = &multiplex.ReleaseKind{Kind: scripted}
+)
+
+func (l *Lock) claimPermit(dst []byte) multiplex.Encoded {
+	c, f := l.client, l.form
+	dst = appendScriptHead(dst, &acquirePermitScript, permitKeys, 3+permitKeys+6)
+	dst = c.appendPermit(dst, l)
+	dst = c.appendKeyWith(dst, l.resource, permitsSuffix)
+	dst = c.appendKeyWith(dst, l.resource, markSuffix)
+	dst = c.appendValue(dst, &l.token)
+	dst = appendMilliseconds(dst, l.ttl)
+	dst = appendInteger(dst, int64(f.permits))
+	dst = appendInteger(dst, l.number)
+	dst = c.appendKeyWith(dst, l.resource, permitSeparator)
+	return multiplex.Encoded{Bytes: appendMilliseconds(dst, f.mark)}
+}
+
+// appendPermit appends the key of a permit.
+func (c *Client) appendPermit(dst []byte, l *Lock) []byte {
+	var digits [20]byte
+	number := strconv.AppendInt(digits[:0], l.number, 10)
+	dst = append(dst, byte(resp.BulkString))
+	dst = strconv.AppendInt(dst, int64(len(c.config.Prefix)+len(l.resource)+len(permitSeparator)+len(number)), 10)
+	dst = append(dst, "\r\n"...)
+	dst = append(dst, c.config.Prefix...)
+	dst = append(dst, l.resource...)
+	dst = append(dst, permitSeparator...)
+	dst = append(dst, number...)
+	return append(dst, "\r\n"...)
+}
+
+func (c *Client) appendExtendPermit(dst []byte, l *Lock, ttl time.Duration) multiplex.Encoded {
+	dst = appendScriptHead(dst, &extendPermitScript, 2, 3+2+2)
+	dst = c.appendPermit(dst, l)
+	dst = c.appendKeyWith(dst, l.resource, permitsSuffix)
+	dst = c.appendValue(dst, &l.token)
+	return multiplex.Encoded{Bytes: appendMilliseconds(dst, ttl)}
+}
+
+func (c *Client) appendReleasePermit(dst []byte, l *Lock) multiplex.Encoded {
+	dst = appendScriptHead(dst, &releasePermitScript, 2, 3+2+1)
+	dst = c.appendPermit(dst, l)
+	dst = c.appendKeyWith(dst, l.resource, markSuffix)
+	return multiplex.Encoded{Bytes: c.appendValue(dst, &l.token)}
+}
