@@ -16,21 +16,25 @@ import (
 type kind struct {
 	fenced  bool // with a number that only increases
 	several int  // resources at once, 0 for one
+	fair    bool // callers of all processes are served in order
 }
 
-// UnmarshalText reads "plain", "fenced" or "multi:3".
+// UnmarshalText reads "plain", "fenced", "fair" or "multi:3".
 func (k *kind) UnmarshalText(text []byte) error {
-	switch string(text) {
-	case "plain", "fenced":
-		*k = kind{fenced: string(text) == "fenced"}
-		return nil
-	}
-	number, ok := strings.CutPrefix(string(text), "multi:")
+	name, number, counted := strings.Cut(string(text), ":")
 	n, err := strconv.Atoi(number)
-	if !ok || err != nil || n < 2 || n > redlock.MaxResources {
-		return fmt.Errorf(`want "plain", "fenced", or "multi:N" for locks on 2 to %d resources each`, redlock.MaxResources)
+	switch {
+	case name == "plain" && !counted:
+		*k = kind{}
+	case name == "fenced" && !counted:
+		*k = kind{fenced: true}
+	case name == "fair" && !counted:
+		*k = kind{fair: true}
+	case name == "multi" && err == nil && n > 1 && n <= redlock.MaxResources:
+		*k = kind{several: n}
+	default:
+		return fmt.Errorf(`want "plain", "fenced", "fair", or "multi:N" for locks on 2 to %d resources each`, redlock.MaxResources)
 	}
-	*k = kind{several: n}
 	return nil
 }
 
@@ -39,6 +43,8 @@ func (k kind) String() string {
 	switch {
 	case k.fenced:
 		return "fenced"
+	case k.fair:
+		return "fair"
 	case k.several > 0:
 		return "multi:" + strconv.Itoa(k.several)
 	}
@@ -93,6 +99,9 @@ func (c *caller[L]) once(ctx context.Context) (L, error) {
 	if c.flags.Kind.several > 0 {
 		return any(c.locker).(allLocker[L]).TryAcquireAll(ctx, c.names, c.flags.TTL)
 	}
+	if c.flags.Kind.fair {
+		return leaseOf[L](c.fair().TryAcquire(ctx, c.flags.TTL))
+	}
 	return c.locker.TryAcquire(ctx, c.resources[c.picked[0]], c.flags.TTL)
 }
 
@@ -100,5 +109,21 @@ func (c *caller[L]) again(ctx context.Context) (L, error) {
 	if c.flags.Kind.several > 0 {
 		return any(c.locker).(allLocker[L]).AcquireAll(ctx, c.names, c.flags.TTL)
 	}
+	if c.flags.Kind.fair {
+		return leaseOf[L](c.fair().Acquire(ctx, c.flags.TTL))
+	}
 	return c.locker.Acquire(ctx, c.resources[c.picked[0]], c.flags.TTL)
+}
+
+// fair returns what acquires the lock that was picked in order.
+func (c *caller[L]) fair() redlock.Locker {
+	return any(c.locker).(interface {
+		Fair(name string) redlock.Locker
+	}).Fair(c.resources[c.picked[0]])
+}
+
+// leaseOf returns the lock as a caller's lease, which allocates: fair locks do
+// in any case.
+func leaseOf[L bench.Lease](lock redlock.Lock, err error) (L, error) {
+	return any(lock).(L), err
 }

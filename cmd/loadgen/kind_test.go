@@ -48,9 +48,18 @@ func judged(t *testing.T, name string) *records.Exclusion {
 	return &x
 }
 
+// Fair locks are taken in order: no two at a time.
+func TestKindFair(t *testing.T) {
+	name := t.TempDir() + "/h"
+	r := measure(t, openSystem, exitGood, "--spawn=3", "--kind=fair", "--keys=2", "-c4", "--wait=1m", "-n100", untilDone, patient, "--warmup=0s", "--hold=200us", "--history", name).Runs[0]
+	require.Equal(t, "fair", r.Work.Kind)
+	require.Zero(t, r.Violations)
+	require.Equal(t, 100, judged(t, name).Grants)
+}
+
 func TestKindFlag(t *testing.T) {
 	for _, bad := range [][]string{
-		{"--kind=multi"}, {"--kind=multi:1", "--keys=5"}, {"--kind=multi:65", "--keys=99"}, {"--kind=fair"},
+		{"--kind=multi"}, {"--kind=multi:1", "--keys=5"}, {"--kind=multi:65", "--keys=99"}, {"--kind=fair:2"}, {"--kind=plain:1"},
 		{"--kind=multi:3"}, {"--kind=multi:3", "--keys=2"}, {"--kind=multi:2", "--keys=2", "--impl=rueidis"},
 	} {
 		_, err := parse(bad, nil)

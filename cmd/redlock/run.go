@@ -20,6 +20,7 @@ type runCommand struct {
 	waiting
 	lifetime
 	fencing
+	form
 	ConflictExitCode int           `short:"E" name:"conflict-exit-code" default:"75" placeholder:"CODE" help:"Exit code if another client holds the lock (${default})."`
 	MinHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Keep the lock for at least this long, even if the command ends sooner: for a job that several machines start at once. At most the TTL."`
 	MaxHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Stop a command that takes longer: exit code 124."`
@@ -53,6 +54,7 @@ Examples:
     redlock run -w 30s --ttl 15s deploy -- make deploy
     redlock run invoices -- sh -c 'fetch | book'
     redlock run account:1 --also account:2 -- ./transfer.sh
+    redlock run --permits 4 exports -- ./export.sh
 `
 }
 
@@ -84,6 +86,9 @@ func (c *runCommand) Validate() error {
 		if resource == c.Resource || slices.Contains(c.Also[:i], resource) {
 			return fmt.Errorf("the resource %s is named twice", quoted(resource))
 		}
+	}
+	if err := c.validateForm(); err != nil {
+		return err
 	}
 	return c.waiting.Validate()
 }
@@ -218,15 +223,16 @@ func superviseCommand(p *process, guard *supervise.Guard, command *supervise.Com
 // hold waits for the lock. A signal ends the wait.
 func (c *runCommand) hold(p *process, d *deployment, client *redlock.Client) (hold *redlock.Hold, asked *contest, err error) {
 	options := redlock.HoldOptions{TTL: c.TTL, MinHold: c.MinHold, Heal: c.Heal}
+	try, wait := c.holders(client)
 	asked = &contest{client: client, resource: c.Resource, most: c.MinHold / 2, try: func(ctx context.Context) (err error) {
-		hold, err = client.TryHoldAll(ctx, c.resources(), options)
+		hold, err = try(ctx, options)
 		if held := (*redlock.HeldError)(nil); errors.As(err, &held) && held.Resource != "" {
 			asked.resource = held.Resource // the one of several that is in the way
 		}
 		return err
 	}}
 	err = c.wait(p, d, asked, func(ctx context.Context) (err error) {
-		hold, err = client.HoldAll(ctx, c.resources(), options)
+		hold, err = wait(ctx, options)
 		return err
 	})
 	if err != nil && hold != nil {
