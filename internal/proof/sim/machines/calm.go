@@ -121,7 +121,7 @@ func (w *world) probe(n int) {
 		return
 	}
 	p, resources := w.processes[n%len(w.processes)], wanted[n/len(w.processes)]
-	if !w.mustCount(p) || p.fenced && (len(resources) > 1 || w.plan.lead == shortLead) {
+	if !w.mustCount(p) || p.fenced && w.plan.lead == shortLead {
 		w.probe(n + 1)
 		return
 	}

@@ -29,7 +29,17 @@ func (r *referee) order(c *claim) {
 	if a.number == 0 {
 		return
 	}
-	o := &r.orders[a.resources[0]]
+	for _, resource := range a.resources {
+		r.orderOn(&r.orders[resource], a)
+	}
+	r.world.report.Count("numbers", 1)
+	if len(a.resources) > 1 {
+		r.world.report.Count("numbers of several resources", 1)
+	}
+}
+
+// orderOn is order for one of the lock's resources.
+func (r *referee) orderOn(o *order, a *attempt) {
 	before := sort.Search(len(o.grants), func(i int) bool { return o.grants[i].at >= a.started })
 	if before > 0 && o.grants[before-1].highest >= a.number {
 		r.world.violate("order", "attempt %d was granted number %d, and attempt %d had %d before it began",
@@ -47,7 +57,6 @@ func (r *referee) order(c *claim) {
 		grant.highest, grant.owner = o.grants[n-1].highest, o.grants[n-1].owner
 	}
 	o.grants = append(o.grants, grant)
-	r.world.report.Count("numbers", 1)
 }
 
 // stuck checks that callers of locks on several resources do not block each

@@ -3,6 +3,7 @@ package machines
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/internal/lua/model"
@@ -59,8 +60,9 @@ func (s *server) setFenced(cmd *command) reply {
 	if w.broken.is(CounterForEach) {
 		return s.count(cmd)
 	}
+	locks, lasts := namesOf(a.resources)
 	answer, ok := model.AcquireFenced(&texts{s, cmd}, model.Fenced{
-		Locks: []string{lockKey}, Lasts: []string{lastKey}, Record: recordKey,
+		Locks: locks, Lasts: lasts, Record: recordKey,
 		Token: strconv.FormatUint(a.token, 10), TTL: cmd.ttl,
 		Number: a.number, Lead: w.plan.lead.Microseconds(), Period: w.plan.period,
 	}, timeOf(0, s.clock.at(w.now)))
@@ -73,15 +75,22 @@ func (s *server) setFenced(cmd *command) reply {
 // count is a planted bug: another protocol, in which each server counts for
 // itself, and the number of a lock is the highest of its quorum's.
 func (s *server) count(cmd *command) reply {
-	db := &texts{s, cmd}
-	last, _ := db.Get(lastKey)
-	n, _ := strconv.ParseInt(last, 10, 64)
-	if _, held := db.Get(lockKey); held {
-		return reply{kind: isNumbered, n: model.Held, number: n}
+	db, highest, held := &texts{s, cmd}, int64(0), false
+	locks, lasts := namesOf(cmd.attempt.resources)
+	for i := range locks {
+		last, _ := db.Get(lasts[i])
+		n, _ := strconv.ParseInt(last, 10, 64)
+		_, there := db.Get(locks[i])
+		highest, held = max(highest, n), held || there
 	}
-	db.Set(lastKey, strconv.FormatInt(n+1, 10), time.Hour)
-	db.Set(lockKey, "", cmd.ttl)
-	return reply{kind: isNumbered, n: model.Granted, number: n + 1}
+	if held {
+		return reply{kind: isNumbered, n: model.Held, number: highest}
+	}
+	for i := range locks {
+		db.Set(lasts[i], strconv.FormatInt(highest+1, 10), time.Hour)
+		db.Set(locks[i], "", cmd.ttl)
+	}
+	return reply{kind: isNumbered, n: model.Granted, number: highest + 1}
 }
 
 // giveFloor is floor.lua.
@@ -104,24 +113,38 @@ type texts struct {
 }
 
 const (
-	lockKey   = "lock"
-	lastKey   = "last"
 	recordKey = "record"
 	sealKey   = "seal"
+	lockKeys  = "lock" // and the number of the resource
+	lastKeys  = "last" // the same
 )
 
-func (t *texts) resource() int { return t.cmd.attempt.resources[0] }
+// namesOf returns the names of the keys of resources.
+func namesOf(resources []int) (locks, lasts []string) {
+	for _, resource := range resources {
+		locks = append(locks, lockKeys+strconv.Itoa(resource))
+		lasts = append(lasts, lastKeys+strconv.Itoa(resource))
+	}
+	return locks, lasts
+}
+
+// split returns the kind of a key, and its resource if there is one for each.
+func split(name string) (kind string, resource int) {
+	kind = strings.TrimRight(name, "0123456789")
+	resource, _ = strconv.Atoi(name[len(kind):])
+	return kind, resource
+}
 
 func (t *texts) Get(name string) (value string, ok bool) {
 	s, broken := t.server, t.server.world.broken
-	switch name {
-	case lockKey:
-		if a := s.look(t.resource()); a != nil {
+	switch kind, resource := split(name); kind {
+	case lockKeys:
+		if a := s.look(resource); a != nil {
 			return strconv.FormatUint(a.token, 10), true
 		}
 		return "", false
-	case lastKey:
-		value, ok = s.numbers.last[t.resource()].text(s.ms())
+	case lastKeys:
+		value, ok = s.numbers.last[resource].text(s.ms())
 		if n, _ := strconv.ParseInt(value, 10, 64); ok && broken.is(EqualGranted) {
 			value = strconv.FormatInt(n-1, 10)
 		}
@@ -134,15 +157,18 @@ func (t *texts) Get(name string) (value string, ok bool) {
 	return seal.String(), seal != pure.Seal{}
 }
 
-// misread breaks the rules of Broken about the record, for one resource's
-// script: what is written is always right.
+// misread breaks the rules of Broken about the record, for the script that
+// sets a lock: what is written is always right.
 func (t *texts) misread(record string) string {
 	broken := t.server.world.broken
 	r, err := pure.ParseRecord(record)
 	if t.cmd == nil || err != nil {
 		return record
 	}
-	_, known := t.server.numbers.last[t.resource()].text(t.server.ms())
+	known := !slices.ContainsFunc(t.cmd.attempt.resources, func(resource int) bool {
+		_, ok := t.server.numbers.last[resource].text(t.server.ms())
+		return !ok
+	})
 	switch {
 	case broken.is(NotCompared), broken.is(MissingIsZero) && !known:
 		r.Floor, r.Prev = min(r.Floor, 0), 0
@@ -154,13 +180,13 @@ func (t *texts) misread(record string) string {
 
 func (t *texts) Set(name, value string, ttl time.Duration) {
 	s, w := t.server, t.server.world
-	switch name {
-	case lockKey:
-		s.put(t.cmd, t.resource())
-	case lastKey:
+	switch kind, resource := split(name); kind {
+	case lockKeys:
+		s.put(t.cmd, resource)
+	case lastKeys:
 		// A last number outlives its period by an hour. Here it is less, as periods
 		// are shorter.
-		h := &s.numbers.last[t.resource()]
+		h := &s.numbers.last[resource]
 		if old, ok := h.text(s.ms()); ok && w.broken.is(NotCompared) {
 			value = max(value, old) // of as many digits
 		}

@@ -102,7 +102,7 @@ func (k *worker) begin() {
 // wants draws what to lock.
 func (k *worker) wants() []int {
 	w := k.world()
-	if w.plan.sets > 0 && !k.process.fenced && w.random.IntN(100) < w.plan.sets {
+	if w.plan.sets > 0 && w.random.IntN(100) < w.plan.sets {
 		return w.random.Perm(w.plan.resources)[:2+w.random.IntN(w.plan.resources-1)]
 	}
 	return []int{w.random.IntN(w.plan.resources)}

@@ -33,6 +33,7 @@ type draw struct {
 	prefix                        string
 	fenced                        bool // most clients have fencing numbers
 	sets                          bool // some locks are on several resources
+	lockers                       bool // some locks are of a Locker
 	restless                      bool // processes end by themselves, and others start
 	native                        bool // masters start with a native release (R25)
 
@@ -253,8 +254,8 @@ func (d *draw) String() string {
 	for _, k := range d.kinds {
 		names = append(names, k.name)
 	}
-	return fmt.Sprintf("%d masters, %d of them shared by two sets, %d processes of %d, %d resources, TTL to %v, drift %g, MaxTTL %v, founded %t, age %v, misfits %t, fenced %t, sets %t, %d faults at a time: %s",
-		d.nodes, d.shared, d.processes, d.workers, d.resources, d.longest, d.drift(), d.maxTTL, d.founded, d.age, d.misfits, d.fenced, d.sets, d.misfortunes, strings.Join(names, ", "))
+	return fmt.Sprintf("%d masters, %d of them shared by two sets, %d processes of %d, %d resources, TTL to %v, drift %g, MaxTTL %v, founded %t, age %v, misfits %t, fenced %t, sets %t, lockers %t, %d faults at a time: %s",
+		d.nodes, d.shared, d.processes, d.workers, d.resources, d.longest, d.drift(), d.maxTTL, d.founded, d.age, d.misfits, d.fenced, d.sets, d.lockers, d.misfortunes, strings.Join(names, ", "))
 }
 
 func pick[T any](r *rand.Rand, choices ...T) T { return choices[r.IntN(len(choices))] }

@@ -19,7 +19,7 @@ import (
 var acquireFencedDigest, acquireAllDigest, releaseAllDigest = redistest.SHA1(lua.AcquireFenced),
 	redistest.SHA1(lua.AcquireAll), redistest.SHA1(lua.ReleaseAll)
 
-// drawNumbers draws which locks have numbers, or are on several resources. Its
+// drawNumbers draws which locks have numbers, or are not plain. Its
 // random numbers are its own, so that it changes nothing else.
 func (d *draw) drawNumbers() {
 	r := d.random(300)
@@ -32,6 +32,7 @@ func (d *draw) drawNumbers() {
 		}
 	}
 	d.sets = d.resources > 1 && r.IntN(2) == 0
+	d.lockers = d.shared == 0 && r.IntN(3) == 0
 }
 
 // A numbered grant is a lock with a fencing number.
@@ -130,7 +131,7 @@ func (w *world) awaitFloors() {
 // them: looks are a second apart.
 const floorMost = 4 * time.Second
 
-// lockAll takes a plain lock on all resources, or some of them.
+// lockAll takes a lock on all resources, or some of them.
 func (k *worker) lockAll() {
 	w, p := k.process.world, k.process
 	var resources []string
@@ -154,6 +155,9 @@ func (k *worker) lockAll() {
 		return
 	}
 	w.count("sets", 1)
+	if lock.Fence() > 0 {
+		w.count("fenced sets", 1)
+	}
 	var all []*tenure
 	for _, resource := range resources {
 		all = append(all, w.referee.granted(k, resource, start, ttl, lock, nil))

@@ -31,6 +31,11 @@ type tenure struct {
 	ttl      time.Duration   // of the lock, or of its last extension; 0 if it is not known
 	hold     *redlock.Hold   // of a lock that renews itself
 	context  context.Context // of a lock whose holder has only the context (Do)
+
+	// Of locks of a Locker.
+	room    int     // how many holders there may be with this one; 0 for other locks
+	unkeyed bool    // it has no key with its token
+	under   *tenure // of an upgrade: the reader
 }
 
 // isHeld asks what the holder would ask.
@@ -130,12 +135,15 @@ func (r *referee) judge(resource string) {
 		}
 		r.judgeKeys(b, now)
 		for _, a := range holders {
-			if r.world.excludes(a, b) {
+			if b.room == 0 && r.world.excludes(a, b) {
 				r.world.violate("exclusion", "%s: held by %s, until %v from now, and by %s, until %v from now", resource,
 					a.of.process.name, a.left(now), b.of.process.name, b.left(now))
 			}
 		}
 		holders = append(holders, b)
+		if b.room > 0 && crowded(holders) {
+			r.world.violate("exclusion", "%s: %s is one of %d holders", resource, b.of.process.name, len(holders))
+		}
 	}
 	// A lost lock is not held again.
 	r.held[resource] = holders
@@ -152,7 +160,7 @@ func (r *referee) judgeKeys(t *tenure, now time.Time) {
 	if t.hold != nil && !until.After(now) && t.hold.Err() == nil {
 		w.violate("R13", "%s: a hold of %s goes on %v after its validity", t.resource, t.of.process.name, now.Sub(until))
 	}
-	if t.of.process.handsOver {
+	if t.of.process.handsOver || t.unkeyed {
 		return
 	}
 	token := t.lock.Token()

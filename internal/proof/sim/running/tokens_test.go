@@ -67,8 +67,12 @@ func (s *tokens) watch(m *master) redistest.Hook {
 			}
 		case name == "SET" && len(args) >= 6:
 			s.executed(m, conn, args)
-		case name == "EVALSHA" && args[1] == acquireFencedDigest && args[6] != noToken:
-			s.executed(m, conn, []string{"SET", args[3], args[6], args[7]})
+		case name == "EVALSHA" && args[1] == acquireFencedDigest:
+			// The keys of the lock, as many last numbers, and the record.
+			n, _ := strconv.Atoi(args[2])
+			if token := args[3+n]; token != noToken {
+				s.executed(m, conn, []string{"SET", strings.Join(args[3:3+n/2], " "), token, args[4+n]})
+			}
 		case name == "EVALSHA" && args[1] == acquireAllDigest:
 			n, _ := strconv.Atoi(args[2])
 			s.executed(m, conn, []string{"SET", strings.Join(args[3:3+n], " "), args[3+n], args[4+n]})

@@ -134,7 +134,7 @@ func (d *draw) resize(nodes int) {
 // weaken breaks a part.
 func (d *draw) weaken(b broken) {
 	d.broken = b
-	d.fenced, d.sets = b.anyNumber, false
+	d.fenced, d.sets, d.lockers = b.anyNumber, false, false
 	if b.fast {
 		for i := range d.rates {
 			d.rates[i] = 1.1 + d.drift()

@@ -33,8 +33,13 @@ func (k *worker) work() {
 
 // once is the use of one lock, from the call to the end.
 func (k *worker) once(resource string) {
-	if k.process.world.draw.sets && !k.process.config.Fenced && k.random.IntN(3) == 0 {
+	if k.process.world.draw.sets && k.random.IntN(3) == 0 {
 		k.lockAll()
+		k.process.world.tokens.over(k, 0)
+		return
+	}
+	if k.process.world.draw.lockers && k.random.IntN(3) == 0 {
+		k.lockWith()
 		k.process.world.tokens.over(k, 0)
 		return
 	}

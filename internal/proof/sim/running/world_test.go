@@ -214,7 +214,7 @@ func (w *world) fault(name string) {
 func (m *master) keys() []string {
 	var all []string
 	for _, key := range m.node.Keys() {
-		if !strings.HasSuffix(key, "redlock:seal") && !strings.HasSuffix(key, "redlock:opening") && !strings.HasSuffix(key, fenceSuffix) {
+		if !strings.HasSuffix(key, "redlock:seal") && !strings.HasSuffix(key, "redlock:opening") && !strings.HasSuffix(key, fenceSuffix) && !isOfLockers(key) {
 			all = append(all, key)
 		}
 	}
