@@ -2,7 +2,7 @@
 // wrote: whether a resource ever had two holders at the same time, and whether
 // fencing numbers are in order.
 //
-//	checkhistory FILE…
+//	checkhistory [--edn FOLDER] FILE…
 //
 // Several files are merged, provided that all were written on one machine since
 // it booted. The exit code is 0 if all is well, 1 if a file could not be read
@@ -15,6 +15,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -34,6 +35,7 @@ type flags struct {
 	Disorder time.Duration `default:"10s" help:"How far the lines of a file may be out of order."`
 	Patience time.Duration `default:"10s" help:"How long one window of a history may be thought about."`
 	Show     int           `default:"20" help:"How many violations are printed."`
+	EDN      string        `name:"edn" placeholder:"FOLDER" help:"Write the history of each resource there as Jepsen does, for Knossos with its model of a mutex: 0.edn, 1.edn and so on."`
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -69,7 +71,7 @@ func check(f flags, stdin io.Reader, stdout, stderr io.Writer) int {
 		}
 	}
 	var exclusion history.Exclusion
-	locks := history.Locks{Patience: f.Patience}
+	locks, edn := history.Locks{Patience: f.Patience}, history.EDN{}
 	resources := make(map[string]struct{})
 	failed, cut := false, 0
 	for e, err := range history.Merge(f.Disorder, streams...) {
@@ -82,11 +84,18 @@ func check(f flags, stdin io.Reader, stdout, stderr io.Writer) int {
 		default:
 			exclusion.Add(e)
 			locks.Add(e)
+			if f.EDN != "" {
+				edn.Add(e)
+			}
 			resources[e.Resource] = struct{}{}
 		}
 		if failed {
 			break
 		}
+	}
+	if err := writeEDN(&edn, f.EDN); err != nil {
+		fmt.Fprintln(stderr, "checkhistory:", err)
+		failed = true
 	}
 	verdict := locks.Finish()
 	violations := report(stdout, f.Show, &exclusion, verdict, len(resources), cut)
@@ -98,6 +107,20 @@ func check(f flags, stdin io.Reader, stdout, stderr io.Writer) int {
 	default:
 		return exitGood
 	}
+}
+
+// writeEDN writes a file for each resource, in the order of their names.
+func writeEDN(edn *history.EDN, folder string) error {
+	for i, resource := range edn.Resources() {
+		file, err := os.Create(filepath.Join(folder, fmt.Sprint(i, ".edn")))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(edn.Write(file, resource), file.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // report prints the figures and returns the number of violations.
