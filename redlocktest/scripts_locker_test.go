@@ -174,7 +174,7 @@ func TestFairScripts(t *testing.T) {
 		switch r.IntN(6) {
 		case 0, 1, 2, 3:
 			mode := []string{"new", "keep", "keep", "try"}[r.IntN(4)]
-			ticket := strconv.Itoa(1_700_000_000_000_000 + i + r.IntN(40))
+			ticket := strconv.FormatInt(1_700_000_000_000_000+int64(i+r.IntN(40)), 10)
 			command = []string{
 				"EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", lease,
 				value, ttl, waiter, ticket, mode, "100000000", "f:queue:",

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -94,10 +95,7 @@ func Write(db Keys[string, string], k RWKeys, value string, ttl time.Duration, o
 // sorted returns the readers as a sorted set has them.
 func sorted(all map[string]int64) []string {
 	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
-		if all[a] != all[b] {
-			return int(all[a] - all[b])
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(all[a], all[b]), strings.Compare(a, b))
 	})
 }
 
