@@ -199,12 +199,12 @@ func TestLateTickets(t *testing.T) {
 // With nodes that stop and lose their connections, two callers never have the
 // lock, and none that a quorum has let in is overtaken by one that asks later.
 func TestFairUnderFaults(t *testing.T) {
-	for seed := range seeds(8) {
+	for seed := range seeds(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			simulated(t, 5, func(t *testing.T, m *memory) {
 				random := rand.New(rand.NewPCG(seed, 1))
 				l := &procession{}
-				stop := time.Now().Add(20 * time.Second)
+				stop := time.Now().Add(5 * time.Second)
 				var wg sync.WaitGroup
 				for i := range 8 {
 					own := rand.New(rand.NewPCG(seed, uint64(i+2)))
@@ -234,7 +234,7 @@ func TestFairUnderFaults(t *testing.T) {
 				}
 				wg.Wait()
 				t.Logf("%d grants, %d inversions", l.grants, l.inversions)
-				require.Greater(t, l.grants, 100)
+				require.Greater(t, l.grants, 50)
 				require.Zero(t, l.inversions)
 				time.Sleep(2 * time.Minute)
 				require.Zero(t, m.keys())
@@ -309,7 +309,7 @@ func TestFairBesideRandomRetry(t *testing.T) {
 			for range 16 {
 				clients = append(clients, m.client(t, Config{HandOver: -1}))
 			}
-			stop := time.Now().Add(20 * time.Second)
+			stop := time.Now().Add(5 * time.Second)
 			before := commandsOf(m)
 			var mu sync.Mutex
 			var wg sync.WaitGroup
