@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
@@ -108,9 +109,9 @@ func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 		if t.kept || round == fairRounds {
 			return err
 		}
-		c.tickets.Stale(held.hint.late)
 		c.leaveQueue(&request{resource: lock.resource, form: lock.form})
-		t.waiter, t.ticket, t.kept = c.tokens.next(), c.tickets.Next(time.Now()), false
+		// What nodes say of one queue changes no ticket for another.
+		t.waiter, t.ticket = c.tokens.next(), max(c.tickets.Next(time.Now()), held.hint.late+1)
 	}
 }
 
@@ -123,10 +124,12 @@ type queuePlaces struct {
 }
 
 // hear takes what one node said with the given code: see ask_fair.lua. It
-// reports whether the text is the value that is in the way.
+// reports whether the text is the value that is in the way. A ticket that no
+// other can pass is none of ours: the next attempt keeps its place all the same
+// (R32).
 func (p *queuePlaces) hear(code int, text []byte) bool {
 	if code == 3 {
-		if late, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		if late, err := strconv.ParseInt(string(text), 10, 64); err == nil && late < pure.LastNumber {
 			p.late = max(p.late, late)
 		}
 		return false

@@ -196,6 +196,31 @@ func TestLateTickets(t *testing.T) {
 	})
 }
 
+// What nodes say of the tickets in one queue, true or not, changes nothing for
+// another, and delays the caller no longer than it will wait.
+func TestTicketsOfAnySize_R32(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		far := []string{"9007199254740000", "9223372036854775807"} // the first is below pure.LastNumber
+		for i, text := range far {
+			m.nodes[i].DB().Set("r:ticket", text, 0)
+		}
+		before := c.tickets.Next(time.Now())
+		lock, err := c.Fair("r").Acquire(t.Context(), time.Minute)
+		require.NoError(t, err, "by the first and the third node")
+		require.NoError(t, lock.Release(t.Context()))
+		require.Less(t, c.tickets.Next(time.Now())-before, time.Hour.Microseconds())
+
+		for _, n := range m.nodes {
+			n.DB().Set("s:ticket", far[1], 0)
+		}
+		_, err = c.Fair("s").Acquire(t.Context(), time.Minute)
+		require.NoError(t, err, "what no ticket can pass is passed over")
+		_, err = c.Fair("t").Acquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+	})
+}
+
 // With nodes that stop and lose their connections, two callers never have the
 // lock, and none that a quorum has let in is overtaken by one that asks later.
 func TestFairUnderFaults(t *testing.T) {

@@ -174,11 +174,13 @@ func TestSemaphoresThatCannotBe(t *testing.T) {
 			_, err := most.TryAcquire(t.Context(), time.Second)
 			require.NoError(t, err)
 		}
-		for node := range m.nodes {
-			m.nodes[node].DB().Set("x:permits", "something else", 0)
+		for _, record := range []string{"something else", "2 1000000000"} {
+			for _, n := range m.nodes {
+				n.DB().Set("x:permits", record, 0)
+			}
+			_, err := c.Semaphore("x", 2).TryAcquire(t.Context(), time.Second)
+			require.ErrorIs(t, err, ErrNoQuorum)
 		}
-		_, err := c.Semaphore("x", 2).TryAcquire(t.Context(), time.Second)
-		require.ErrorIs(t, err, ErrNoQuorum)
 	})
 }
 

@@ -12,7 +12,7 @@ local record = redis.call('GET', KEYS[2])
 local least, most = tonumber(ARGV[3]), tonumber(ARGV[3])
 if record then
   local a, b = string.match(record, '^(%d+) (%d+)$')
-  if not a then
+  if not a or tonumber(b) > 1024 then
     return redis.error_reply('ERR the record of permits holds something else')
   end
   least, most = math.min(least, a), math.max(most, b)

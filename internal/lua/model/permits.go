@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// mostPermits bounds what a record may say: a script looks at each of them.
+const mostPermits = 1024
+
 // A Permit is the arguments of acquire_permit.lua.
 type Permit struct {
 	Key, Record, Mark string
@@ -23,7 +26,7 @@ func AcquirePermit(db Keys[string, string], p Permit) (granted bool, free []int,
 	least, most := p.Permits, p.Permits
 	if text, there := db.Get(p.Record); there {
 		var a, b int
-		if n, _ := fmt.Sscanf(text, "%d %d", &a, &b); n != 2 {
+		if n, _ := fmt.Sscanf(text, "%d %d", &a, &b); n != 2 || b > mostPermits {
 			return false, nil, false
 		}
 		least, most = min(least, a), max(most, b)
