@@ -244,7 +244,7 @@ func requireNoAllocs(t *testing.T, c *Client) {
 	require.NoError(t, held.Release(ctx))
 }
 
-// pairOf acquires without waiting, extends and releases a lock that is not plain.
+// pairOf acquires without waiting, extends and releases a lock of a Locker.
 func pairOf(ctx context.Context, k Locker) func() error {
 	return func() error {
 		lock, err := k.Acquire(ctx, 10*time.Second)
