@@ -220,12 +220,8 @@ func (e *Election) finish(ctx context.Context, t *term) {
 func pauseOfCampaigns() time.Duration { return campaignPause/2 + rand.N(campaignPause) }
 
 // isLasting reports whether a campaign that failed with this error would fail
-// again.
+// again. Whether a quorum may still come is impatient's to say.
 func isLasting(err error) bool {
-	var without *noQuorumError
-	if errors.As(err, &without) && without.lasting {
-		return true
-	}
 	for _, passing := range []error{ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrMaxWait} {
 		if errors.Is(err, passing) {
 			return false

@@ -107,8 +107,13 @@ func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (
 	}
 	if err != nil {
 		rw.client.abandon(write) // the attempt may have sent nothing
+		return Lock{}, err
 	}
-	return lock, err
+	// A node that the downgrade was not sent to may have the writer's key, and
+	// is owed the release all the same (R8).
+	lock.receipt.Sent |= write.receipt.Sent
+	lock.receipt.Pos = write.receipt.Pos
+	return lock, nil
 }
 
 // check refuses locks that are not held, or not of this RWLock.

@@ -256,8 +256,8 @@ func TestDowngrade(t *testing.T) {
 	})
 }
 
-// A node that does not hear of a downgrade forgets the writer when the reader
-// is released, and a downgrade without a quorum leaves nothing.
+// A node that does not hear of a downgrade, now or ever, forgets the writer when
+// the reader is released, and a downgrade without a quorum leaves nothing.
 func TestDowngradeThatIsNotHeard_R7(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		rw := m.client(t, Config{NodeTimeout: 100 * ms}).RW("r")
@@ -271,6 +271,20 @@ func TestDowngradeThatIsNotHeard_R7(t *testing.T) {
 		require.ElementsMatch(t, []string{"r:readers"}, m.nodes[1].Keys())
 		require.NoError(t, read.Release(t.Context()))
 		m.nodes[0].Resume()
+		time.Sleep(2 * time.Second)
+		require.Zero(t, m.keys())
+
+		write, err = rw.Write().TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		time.Sleep(5 * ms)
+		m.link(0).Refuse(true)
+		m.link(0).Reset()
+		time.Sleep(100 * ms)
+		read, err = rw.Downgrade(t.Context(), write, time.Minute)
+		require.NoError(t, err)
+		require.ElementsMatch(t, []string{"r"}, m.nodes[0].Keys())
+		require.NoError(t, read.Release(t.Context()))
+		m.link(0).Refuse(false)
 		time.Sleep(2 * time.Second)
 		require.Zero(t, m.keys())
 
