@@ -256,8 +256,8 @@ func TestDowngrade(t *testing.T) {
 	})
 }
 
-// A node that does not hear of a downgrade, now or ever, forgets the writer when
-// the reader is released, and a downgrade without a quorum leaves nothing.
+// A node that does not hear of a downgrade, or not in time, forgets the writer
+// when the reader is released. A downgrade without a quorum leaves nothing.
 func TestDowngradeThatIsNotHeard_R7(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		rw := m.client(t, Config{NodeTimeout: 100 * ms}).RW("r")
