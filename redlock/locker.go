@@ -19,7 +19,8 @@ type Locker struct {
 }
 
 // TryAcquire is Client.TryAcquire. If the resource is held, the error is a
-// *HeldError, which is ErrHeld.
+// *HeldError, which is ErrHeld. An attempt for a permit may take up to four
+// rounds, each of which is bounded by the vote timeout: see Client.Semaphore.
 func (k Locker) TryAcquire(ctx context.Context, ttl time.Duration) (Lock, error) {
 	lock := Lock{client: k.client, resource: k.name, form: k.try, ttl: ttl}
 	err := k.client.try(ctx, 1, &lock)

@@ -32,6 +32,9 @@ const MaxPermits = 1024
 // of those counts whose permits may still live. So a client with fewer permits
 // stops only new grants: those that are held stay until they are released.
 //
+// An attempt asks for the permit that was granted last, and then, up to three
+// times, for one that most nodes say is free.
+//
 // Callers that wait are told by the nodes when a permit is given back, and all
 // try to get it: they are not served in turn. A permit whose holder has died is
 // found within a second of the end of its TTL. With two or more permits, a
@@ -78,7 +81,7 @@ func (c *Client) attemptPermit(ctx context.Context, lock *Lock) error {
 	var set [largeRoom]byte
 	f := lock.form
 	lock.number = int64(f.last.Load())
-	if lock.number < 0 || lock.number >= int64(f.permits) {
+	if lock.number < 0 {
 		lock.number = rand.Int64N(int64(max(1, f.permits)))
 	}
 	for round := 1; ; round++ {

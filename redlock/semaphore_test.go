@@ -279,3 +279,33 @@ func TestPermitsAreNeverMore(t *testing.T) {
 		})
 	}
 }
+
+// What nodes say of free permits and of places is read as far as it is of the
+// right form, and most nodes decide (R32).
+func TestTextsOfPermitsAndPlaces_R32(t *testing.T) {
+	for texts, want := range map[[3]string]freePermits{
+		{"", "", ""}:                            nil,
+		{"1,2", "2,3", "2"}:                     {2},
+		{"3,1", "1,3", "7"}:                     {1, 3},
+		{"-1,8,9", "x", "1 2"}:                  nil,
+		{"7,7,,1", "99999999999999999999", "1"}: {1, 7},
+	} {
+		var all []int
+		for _, text := range texts {
+			all = appendFree(all, []byte(text), 8)
+		}
+		require.Equal(t, want, mostFree(all), "%q", texts)
+	}
+	token := new(tokens).next().Reveal()
+	p := queuePlaces{}
+	for _, text := range []string{"", "x", "-1 " + token, "3", "3 short", "2 " + token, "1 " + token} {
+		require.False(t, p.hear(2, []byte(text)))
+	}
+	require.Equal(t, queuePlaces{place: 2, ahead: token, admitted: 7}, p)
+	require.True(t, p.hear(1, nil))
+	for _, text := range []string{"", "x", "-5", "17", "9007199254740991", "9999999999999999999"} {
+		require.False(t, p.hear(3, []byte(text)))
+	}
+	require.EqualValues(t, 17, p.late)
+	require.Equal(t, 8, p.admitted)
+}

@@ -3,6 +3,7 @@ package redlocktest
 import (
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -201,4 +202,31 @@ func TestFairScripts(t *testing.T) {
 	for code := byte('1'); code <= '3'; code++ {
 		require.Greater(t, codes[code], 50, string(code))
 	}
+}
+
+// A key of another type holds a fair lock, as it holds a plain one, and a name
+// of a waiter that is too long for one of ours is not repeated (R32).
+func TestFairScriptMeetsStrangers_R32(t *testing.T) {
+	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
+	ask := func(waiter, ticket, mode string) []string {
+		return []string{
+			"EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", "f:queue:" + waiter,
+			"token", "100000", waiter, ticket, mode, "100000", "f:queue:",
+		}
+	}
+	real := func(args ...string) any {
+		said, err := server.Do(args...)
+		require.NoError(t, err, "%q", args)
+		return said
+	}
+	long := strings.Repeat("w", 5000)
+	for side, do := range map[string]func(args ...string) any{"real": real, "in memory": inMemory} {
+		require.EqualValues(t, 1, do(ask(long, "1", "new")...), side)
+		do("DEL", "f", "f:turn")
+		require.Equal(t, "2 2 ", do(ask("b", "2", "new")...), side)
+		do("DEL", "f:queue", "f:ticket", "f:queue:b", "f:queue:"+long)
+	}
+	real("RPUSH", "f", "x") // a node in memory has no lists
+	require.Equal(t, "1 ", real(ask("b", "3", "new")...))
+	require.Equal(t, "list", real("TYPE", "f"))
 }

@@ -12,7 +12,7 @@ import (
 type form struct {
 	Shared    bool `xor:"form" help:"Lock for reading: several may hold it at once, and none beside one with --exclusive. Other locks on the resource do not see them."`
 	Exclusive bool `xor:"form" help:"Lock for writing: alone, also among those with --shared."`
-	Permits   int  `xor:"form" placeholder:"N" help:"Up to N commands run at once, in all. All should say the same number; if not, the least counts."`
+	Permits   *int `xor:"form" placeholder:"N" help:"Up to N commands run at once, in all. All should say the same number; if not, the least counts."`
 	Fair      bool `xor:"form" help:"Wait in the order of all that wait with --fair."`
 }
 
@@ -22,7 +22,7 @@ func (f *form) is() bool { return *f != form{} }
 // validateForm refuses what such locks do not have.
 func (c *runCommand) validateForm() error {
 	switch {
-	case c.Permits < 0 || c.Permits > redlock.MaxPermits:
+	case c.Permits != nil && (*c.Permits < 1 || *c.Permits > redlock.MaxPermits):
 		return fmt.Errorf("--permits must be between 1 and %d", redlock.MaxPermits)
 	case c.is() && (len(c.Also) > 0 || c.Fenced || c.MinHold > 0 || c.Heal):
 		return errors.New("--shared, --exclusive, --permits and --fair do not go with --also, --fenced, --min-hold and --heal")
@@ -41,8 +41,8 @@ func (c *runCommand) holders(client *redlock.Client) (try, wait holder) {
 		k = client.RW(c.Resource).Read()
 	case c.Exclusive:
 		k = client.RW(c.Resource).Write()
-	case c.Permits > 0:
-		k = client.Semaphore(c.Resource, c.Permits)
+	case c.Permits != nil:
+		k = client.Semaphore(c.Resource, *c.Permits)
 	case c.Fair:
 		k = client.Fair(c.Resource)
 	default:

@@ -49,7 +49,7 @@ func TestRunWithOtherForms(t *testing.T) {
 		})
 	}
 	for _, args := range [][]string{
-		{"--shared", "--exclusive"}, {"--permits=0", "--fair"}, {"--permits=-1"}, {"--permits=2000"},
+		{"--shared", "--exclusive"}, {"--permits=0", "--fair"}, {"--permits=0"}, {"--permits=-1"}, {"--permits=2000"},
 		{"--shared", "--also=x"}, {"--fair", "--fenced"}, {"--exclusive", "--min-hold=1s"}, {"--permits=2", "--heal"},
 	} {
 		require.Equal(t, exitUsage, code("-n", args), "%q", args)

@@ -26,7 +26,13 @@ if mode ~= 'try' then
   redis.call('PEXPIRE', KEYS[2], ARGV[6] + 60000)
   redis.call('SET', KEYS[3], string.format('%.0f', math.max(highest, ticket)), 'PX', ARGV[6] + 60000)
 end
-local value = redis.call('GET', KEYS[1])
+local value = redis.pcall('GET', KEYS[1])
+if type(value) == 'table' then
+  if not string.find(value.err, 'WRONGTYPE', 1, true) then
+    return value -- the error
+  end
+  value = ''
+end
 local holder = value and redis.call('GET', KEYS[4])
 local rank = mode == 'try' and redis.call('ZCARD', KEYS[2]) or redis.call('ZRANK', KEYS[2], waiter)
 while rank > 0 do
@@ -34,7 +40,7 @@ while rank > 0 do
   local other = redis.call('ZRANGE', KEYS[2], rank, rank)[1]
   if other ~= holder then
     if redis.call('EXISTS', ARGV[7] .. other) == 1 then
-      return '2 ' .. (rank + 2) .. ' ' .. other
+      return '2 ' .. (rank + 2) .. ' ' .. (#other <= 100 and other or '')
     end
     redis.call('ZREM', KEYS[2], other)
   end

@@ -91,6 +91,9 @@ func AskFair(db Keys[string, string], q Question) (granted bool, text string) {
 			continue
 		}
 		if _, lives := db.Get(q.Names + other); lives {
+			if len(other) > 100 {
+				other = ""
+			}
 			return false, "2 " + strconv.Itoa(at+2) + " " + other
 		}
 		all = slices.Delete(all, at, at+1)
