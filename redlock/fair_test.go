@@ -247,16 +247,7 @@ func TestFairUnderFaults(t *testing.T) {
 						}
 					})
 				}
-				for time.Now().Before(stop) {
-					if n := m.nodes[random.IntN(5)]; random.IntN(2) == 0 {
-						n.Pause()
-						time.Sleep(spanOf(random, 100*ms))
-						n.Resume()
-					} else {
-						m.link(random.IntN(5)).Reset()
-					}
-					time.Sleep(spanOf(random, 500*ms))
-				}
+				m.disturb(random, stop, 100*ms)
 				wg.Wait()
 				t.Logf("%d grants, %d inversions", l.grants, l.inversions)
 				require.Greater(t, l.grants, 50)

@@ -439,18 +439,7 @@ func TestReadWriteLocksExclude(t *testing.T) {
 						}
 					})
 				}
-				for time.Now().Before(stop) {
-					n := m.nodes[random.IntN(5)]
-					switch random.IntN(2) {
-					case 0:
-						n.Pause()
-						time.Sleep(spanOf(random, 300*ms))
-						n.Resume()
-					default:
-						m.link(random.IntN(5)).Reset()
-					}
-					time.Sleep(spanOf(random, 300*ms))
-				}
+				m.disturb(random, stop, 300*ms)
 				wg.Wait()
 				t.Logf("%d reads, %d writes, %d upgrades, %d downgrades", e.reads, e.writes, e.upgrades, e.downgrades)
 				require.Greater(t, min(e.reads, e.writes), 10)
@@ -552,6 +541,20 @@ func (e *exclusion) turn(rw RWLock, random *rand.Rand) {
 	time.Sleep(spanOf(random, 50*ms))
 	e.leave(h)
 	_ = lock.Release(context.Background())
+}
+
+// disturb stops nodes for up to most, and resets connections, until the end.
+func (m *memory) disturb(random *rand.Rand, until time.Time, most time.Duration) {
+	for time.Now().Before(until) {
+		if i := random.IntN(len(m.nodes)); random.IntN(2) == 0 {
+			m.nodes[i].Pause()
+			time.Sleep(spanOf(random, most))
+			m.nodes[i].Resume()
+		} else {
+			m.link(i).Reset()
+		}
+		time.Sleep(spanOf(random, 300*ms))
+	}
 }
 
 // seeds returns so many seeds, which a subtest's name shows. They are others

@@ -260,16 +260,7 @@ func TestPermitsAreNeverMore(t *testing.T) {
 						}
 					})
 				}
-				for time.Now().Before(stop) {
-					if n := m.nodes[random.IntN(5)]; random.IntN(2) == 0 {
-						n.Pause()
-						time.Sleep(spanOf(random, 300*ms))
-						n.Resume()
-					} else {
-						m.link(random.IntN(5)).Reset()
-					}
-					time.Sleep(spanOf(random, 300*ms))
-				}
+				m.disturb(random, stop, 300*ms)
 				wg.Wait()
 				t.Log(grants, "grants")
 				require.Greater(t, grants, 50)
