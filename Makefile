@@ -211,7 +211,7 @@ peers: server
 bench:
 	cd $(COMPARE) && $(GO) run ./cmd/compare --syscalls
 
-## etcd: this library and etcd's Mutex, alternately, for most of two minutes; writes bench/ETCD.md
+## etcd: this library and etcd's Mutex and Election, alternately, for some five minutes; writes bench/ETCD.md
 etcd: server
 	cd $(ETCD) && $(GO) run . --write ../../ETCD.md
 
