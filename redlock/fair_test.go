@@ -357,9 +357,10 @@ func TestFairBesideRandomRetry(t *testing.T) {
 		return all[n-1]
 	}
 	all, messages := waits(func(c *Client) (Lock, error) { return c.Fair("r").Acquire(context.Background(), time.Minute) })
-	longest := report("fair", all, messages)
+	longest, inOrder := report("fair", all, messages), messages
 	all, messages = waits(func(c *Client) (Lock, error) { return c.Acquire(context.Background(), "r", time.Minute) })
 	require.Less(t, longest, report("without order", all, messages))
+	require.Less(t, inOrder, messages/2, "the next in line acts, and not all that wait")
 }
 
 func commandsOf(m *memory) (n int) {

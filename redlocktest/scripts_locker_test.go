@@ -175,10 +175,12 @@ func TestFairScripts(t *testing.T) {
 		switch r.IntN(6) {
 		case 0, 1, 2, 3:
 			mode := []string{"new", "keep", "keep", "try"}[r.IntN(4)]
-			ticket := strconv.FormatInt(1_700_000_000_000_000+int64(i+r.IntN(40)), 10)
+			ticket := strconv.FormatInt(1_700_000_000_000_000+int64(i+r.IntN(90)), 10)
+			// One that is half as long as another is due for renewal by that.
+			leases := []string{"100000000", "200000000"}[r.IntN(2)]
 			command = []string{
 				"EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", lease,
-				value, ttl, waiter, ticket, mode, "100000000", "f:queue:",
+				value, ttl, waiter, ticket, mode, leases, "f:queue:",
 			}
 		case 4:
 			command = []string{
