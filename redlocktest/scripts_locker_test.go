@@ -175,7 +175,7 @@ func TestFairScripts(t *testing.T) {
 		switch r.IntN(6) {
 		case 0, 1, 2, 3:
 			mode := []string{"new", "keep", "keep", "try"}[r.IntN(4)]
-			ticket := strconv.FormatInt(1_700_000_000_000_000+int64(i+r.IntN(90)), 10)
+			ticket := strconv.FormatInt(1_700_000_000_000_000+int64(i+r.IntN(200)), 10)
 			// One that is half as long as another is due for renewal by that.
 			leases := []string{"100000000", "200000000"}[r.IntN(2)]
 			command = []string{

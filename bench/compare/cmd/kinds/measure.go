@@ -92,7 +92,8 @@ func (f *flags) sumUp(clients []*client, waits [][]time.Duration, commands float
 	return results
 }
 
-// commands returns how many commands the servers have executed for clients.
+// commands returns how many commands the servers have executed, with those that
+// scripts call.
 func commands(servers []*redistest.Server) (sum int, err error) {
 	for _, s := range servers {
 		reply, err := s.Do("INFO", "stats")
@@ -113,6 +114,4 @@ func commands(servers []*redistest.Server) (sum int, err error) {
 	return sum, nil
 }
 
-// total is the number of commands that a server has processed, without those
-// that scripts call.
 var total = regexp.MustCompile(`total_commands_processed:(\d+)`)
