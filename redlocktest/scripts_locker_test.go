@@ -168,7 +168,7 @@ func TestFairScripts(t *testing.T) {
 	t.Log("seed", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	codes := make(map[byte]int)
-	for i := range 3000 {
+	for i := range 5000 {
 		waiter := []string{"a", "b", "c", "d"}[r.IntN(4)]
 		lease, value, ttl := "f:queue:"+waiter, "by "+waiter, strconv.Itoa((1+r.IntN(9))*100_000_000)
 		var command []string
