@@ -5,6 +5,7 @@
 //	locker, err := gocronlock.NewLocker[gocron.Lock](client, gocronlock.Options{MinHold: 5 * time.Second})
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 //
+//	// An election needs Config.Fenced and Config.Owner.
 //	elector, err := gocronlock.NewElector(ctx, client, "billing", gocronlock.Options{})
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
 //
