@@ -338,6 +338,28 @@ func TestElectorStepsDown(t *testing.T) {
 	})
 }
 
+// Close says whether the next process can lead at once.
+func TestElectorsCloseReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		first := newElector(t, d.Client(t, candidate))
+		for _, n := range d.Nodes() {
+			n.Delay(40 * ms)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, first.Close(ended), context.Canceled)
+		time.Sleep(40 * ms)
+		require.Empty(t, d.Node(0).Keys(), "the release was on its way")
+
+		second := newElector(t, d.Client(t, candidate))
+		for _, n := range d.Nodes() {
+			n.Refuse(true)
+		}
+		require.ErrorIs(t, second.Close(t.Context()), redlock.ErrNoQuorum)
+	})
+}
+
 // Several processes that start at one instant: one leads when all have started,
 // however long the others were kept from the nodes.
 func TestElectorsThatStartAtOneInstant(t *testing.T) {
