@@ -140,10 +140,7 @@ func (j *Job) under(hold *redlock.Hold) (err error) {
 	defer func() {
 		stop()
 		end(nil)
-		released := hold.Release(context.WithoutCancel(j.ctx))
-		if !errors.Is(err, redlock.ErrLost) { // else the release adds nothing
-			err = errors.Join(err, released)
-		}
+		err = errors.Join(err, hold.Release(context.WithoutCancel(j.ctx)))
 	}()
 	// The context that this passes on reads the clocks (R15).
 	options := j.locker.hold
