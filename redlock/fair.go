@@ -105,7 +105,7 @@ func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 		case !ok:
 			return err
 		}
-		t.kept = t.kept || held.hint.late == 0 || held.hint.admitted >= multiplex.Quorum(len(c.config.Nodes))
+		t.kept = t.kept || held.hint.late == 0 || held.Admitted >= multiplex.Quorum(len(c.config.Nodes))
 		if t.kept || round == fairRounds {
 			return err
 		}
@@ -147,7 +147,10 @@ func (p *queuePlaces) hear(code int, text []byte) bool {
 
 // tell completes the error of an attempt.
 func (p *queuePlaces) tell(held *HeldError, f *form) {
-	held.hint.late, held.hint.admitted = p.late, p.admitted
+	held.hint.late = p.late
+	if f.turn != nil {
+		held.Admitted = p.admitted
+	}
 	switch {
 	case f.turn == nil:
 	case p.place > 1:

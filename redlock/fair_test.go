@@ -113,6 +113,7 @@ func TestPlacesInTheQueue(t *testing.T) {
 		held1 := (*HeldError)(nil)
 		require.ErrorAs(t, err, &held1)
 		require.Equal(t, 1, held1.Place)
+		require.GreaterOrEqual(t, held1.Admitted, 2, "until a quorum had answered")
 		require.Equal(t, "first", held1.Owner)
 		time.Sleep(30 * ms)
 		all := places[1].all()
@@ -237,7 +238,7 @@ func TestFairUnderFaults(t *testing.T) {
 						turn := &queueing{}
 						c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a AttemptInfo) {
 							held := (*HeldError)(nil)
-							if errors.As(a.Err, &held) && held.hint.admitted >= 3 {
+							if errors.As(a.Err, &held) && held.Admitted >= 3 {
 								l.admit(turn)
 							}
 						}}})

@@ -27,6 +27,10 @@ type HeldError struct {
 	// Place is the caller's place in the queue of Client.Fair when it asked, from
 	// 1 on; the holder has none. It is 0 for other locks, and for TryAcquire.
 	Place int
+	// Admitted is how many nodes said that they have the caller in that queue.
+	// If they are a quorum, it is served before each that asks later. Nodes that
+	// answered after the attempt was decided are not counted.
+	Admitted int
 
 	hint refusalHint
 }
@@ -36,10 +40,7 @@ type refusalHint struct {
 	key  string        // which the nodes push about; "": that of the resource
 	soon time.Duration // after which to try again at the latest, or 0
 	free freePermits
-	// Of a fair lock: how many nodes have let the caller into their queues, and
-	// a ticket that was let in before its own, or 0.
-	admitted int
-	late     int64
+	late int64 // of a fair lock: a ticket that was let in before its own, or 0
 }
 
 // Error says what is held, and by which client.
