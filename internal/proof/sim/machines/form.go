@@ -86,6 +86,7 @@ func (u *turn) name() string {
 func (s *scenario) drawForms(r *rand.Rand) {
 	s.resources, s.workers = min(s.resources, 2), 2+r.IntN(3)
 	s.permits = 1 + r.IntN(3)
+	s.holds, s.think = s.holds/2, s.ttl/100
 	for range s.resources {
 		s.forms = append(s.forms, []formKind{reading, permit, fair}[r.IntN(3)])
 	}
@@ -278,7 +279,7 @@ func (k *worker) formGranted(t *wish, a *attempt) {
 // exchange may make a reader the writer, or a writer a reader.
 func (k *worker) exchange(l *lock) bool {
 	f := l.attempt.form
-	if !f.is(reading) && !f.is(writing) || l.under != nil || l.left() <= 0 || !k.world().oneIn(3) {
+	if !f.is(reading) && !f.is(writing) || l.under != nil || l.left() <= 0 || k.world().oneIn(2) {
 		return false
 	}
 	if k.letGo = nil; f.is(reading) {
@@ -309,7 +310,14 @@ func (k *worker) downgrade(write *lock) {
 	a.over, a.kept, a.ended = true, true, w.now // the reader's release deletes its key where it is left
 	if w.broken.is(DowngradeInTwo) {
 		k.tell(a, write.ttl, write.receipt)
+		k.process.after(w.span(20*ms), func() { k.becomeReader(write) })
+		return
 	}
+	k.becomeReader(write)
+}
+
+func (k *worker) becomeReader(write *lock) {
+	w, a := k.world(), write.attempt
 	k.become(reading, write, func(read *lock) {
 		w.referee.gaveUp(a)
 		if read == nil {

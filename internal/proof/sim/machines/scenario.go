@@ -219,7 +219,7 @@ func (s *scenario) drawKinds(r *rand.Rand) {
 			s.faults = nil // then the referee looks for deadlocks
 		}
 	}
-	if s.fenced == 0 && s.sets == 0 && r.IntN(2) == 0 {
+	if s.fenced == 0 && s.sets == 0 && r.IntN(3) == 0 {
 		s.drawForms(r)
 	}
 }

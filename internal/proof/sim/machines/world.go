@@ -101,7 +101,7 @@ func (w *world) open() {
 		})
 	}
 	if len(w.plan.faults) == 0 && w.plan.misfits == 0 && w.plan.quarantine {
-		w.after(w.plan.startSpread+4*time.Second, w.agreed)
+		w.after(w.plan.startAfter(0)+w.plan.startSpread+4*time.Second, w.agreed)
 	}
 }
 
