@@ -59,8 +59,9 @@ func (f *form) was() *attempt {
 type turn struct {
 	waiter  uint64
 	ticket  int64
-	kept    bool // a quorum has let it in
-	gone    bool // it has the lock, or has left
+	let     multiplex.Set // nodes that have let it in with this ticket
+	kept    bool          // that was a quorum
+	gone    bool          // it has the lock, or has left
 	process *process
 	begun   time.Duration   // true time, when the call began
 	since   []time.Duration // by server: since when it has a place, true time; pure.Never: not
@@ -85,7 +86,7 @@ func (u *turn) name() string {
 // which several callers want.
 func (s *scenario) drawForms(r *rand.Rand) {
 	s.resources, s.workers = min(s.resources, 2), 2+r.IntN(3)
-	s.permits = 1 + r.IntN(3)
+	s.permits, s.fewer, s.processes = 1+r.IntN(3), r.IntN(4) == 0, max(2, s.processes)
 	s.holds, s.think = s.holds/2, s.ttl/100
 	for range s.resources {
 		s.forms = append(s.forms, []formKind{reading, permit, fair}[r.IntN(3)])
@@ -123,7 +124,7 @@ func (k *worker) shape(t *wish) {
 		}
 	case f.is(permit):
 		f.permits = w.plan.permits
-		if p.index == 1 && f.permits > 1 {
+		if p.index == 1 && w.plan.fewer && f.permits > 1 {
 			f.permits-- // the clients do not agree
 		}
 		if waits {
@@ -203,17 +204,17 @@ func mostNamed(texts []string, permits int) (free []int) {
 // higher ticket, under another name.
 func (k *worker) redraws(t *wish, r *round) bool {
 	w, p, u := k.world(), k.process, t.form.turn
-	admitted, late := 0, int64(0)
-	for _, text := range r.texts {
+	late := int64(0)
+	for node, text := range r.texts {
 		if n, stale := strings.CutPrefix(text, "3 "); stale {
 			ticket, _ := strconv.ParseInt(n, 10, 64)
 			late = max(late, ticket)
-			continue
+		} else if text != "" {
+			u.let |= bit(node)
 		}
-		admitted++
 	}
-	u.kept = u.kept || late == 0 || admitted >= multiplex.Quorum(p.size)
-	if u.kept || t.asked == fairRounds {
+	u.kept = u.kept || u.let.Len() >= multiplex.Quorum(p.size) || w.broken.is(KeptUnheard) && late == 0
+	if u.kept || late == 0 || t.asked == fairRounds {
 		return false
 	}
 	w.report.Count("tickets drawn anew", 1)

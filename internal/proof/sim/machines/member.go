@@ -449,7 +449,10 @@ func (m *member) count(r *round, got reply) {
 		}
 	}
 	if got.kind == isText && r.isOpen() && !r.voted().Has(m.index) {
-		r.texts = append(r.texts, got.text)
+		if r.texts == nil {
+			r.texts = make([]string, m.process.size)
+		}
+		r.texts[m.index] = got.text
 	}
 	r.vote(m.index, v)
 }

@@ -21,7 +21,7 @@ type round struct {
 	discounted multiplex.Set // their votes must not make a lock (R23)
 
 	granted, refused, failed multiplex.Set
-	texts                    []string // of refusals, before the decision
+	texts                    []string // by node: of its refusal, before the decision
 	verdict                  multiplex.Verdict
 	cancelled                bool // the caller's context ended, or the group was closed
 	done                     func(*round)

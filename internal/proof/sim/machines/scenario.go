@@ -47,6 +47,7 @@ type scenario struct {
 	sets                    int        // percent of the locks that are on several resources
 	forms                   []formKind // by resource; nil if all locks are plain
 	permits                 int        // of a semaphore
+	fewer                   bool       // one process names one less
 	// flushes says that servers are flushed, and go on. Then exclusion is not
 	// promised, but the order of the numbers is.
 	flushes bool
