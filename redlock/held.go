@@ -36,9 +36,9 @@ type refusalHint struct {
 	key  string        // which the nodes push about; "": that of the resource
 	soon time.Duration // after which to try again at the latest, or 0
 	free freePermits
-	// Of a fair lock: how many nodes have let the caller into their queues, and
-	// a ticket that was let in before its own, or 0.
-	admitted int
+	// Of a fair lock: the nodes that say that they have let the caller into their
+	// queues, and a ticket that was let in before its own, or 0.
+	admitted multiplex.Set
 	late     int64
 }
 
@@ -118,7 +118,7 @@ func (r *refusals) hear(node int, text []byte) {
 		r.free = appendFree(r.free, value, r.form.permits)
 		return
 	}
-	if r.form.is(fair) && !r.places.hear(i, value) {
+	if r.form.is(fair) && !r.places.hear(node, i, value) {
 		return
 	}
 	if len(value) > pure.TokenText {
