@@ -11,22 +11,30 @@ import (
 
 // quiet returns a world in which nothing happens by itself.
 func quiet(seed uint64) *world {
-	const nodes = 1
+	return quietWith(seed, scenario{nodes: 1, processes: 1, resources: 2})
+}
+
+// quietWith is quiet with so many servers and processes, and such locks.
+func quietWith(seed uint64, plan scenario) *world {
 	w := newWorld(seed, Options{})
-	w.queue, w.servers, w.processes, w.links = nil, nil, nil, nil
-	w.plan = scenario{
-		nodes: nodes, processes: 1, workers: 1, resources: 2, ttl: time.Second, latency: ms, lateness: 100 * ms,
-		dialTimeout: time.Second, debtsMost: 100, calmFrom: time.Hour, faultLasts: time.Second,
-	}
-	row := []*link(nil)
-	for i := range nodes {
+	w.queue, w.servers, w.links = nil, nil, nil
+	plan.workers, plan.ttl, plan.latency, plan.lateness = 1, time.Second, ms, 100*ms
+	plan.dialTimeout, plan.debtsMost, plan.calmFrom, plan.faultLasts = time.Second, 100, time.Hour, time.Second
+	w.plan = plan
+	for i := range plan.nodes {
 		w.servers = append(w.servers, newServer(w, i))
-		row = append(row, newLink(w))
 	}
-	w.links = [][]*link{row}
-	w.referee = referee{world: w, claims: make([][]*claim, w.plan.resources), orders: make([]order, w.plan.resources)}
-	w.processes = []*process{nil}
-	newProcess(w, 0)
+	w.referee = referee{world: w, claims: make([][]*claim, plan.resources), orders: make([]order, plan.resources)}
+	w.referee.formReferee = newFormReferee(plan.resources)
+	w.processes = make([]*process, plan.processes)
+	for i := range plan.processes {
+		row := []*link(nil)
+		for range w.servers {
+			row = append(row, newLink(w))
+		}
+		w.links = append(w.links, row)
+		newProcess(w, i)
+	}
 	return w
 }
 
