@@ -22,8 +22,8 @@ if mode ~= 'try' then
   if not known then
     redis.call('ZADD', KEYS[2], ARGV[4], waiter)
   end
-  -- The waiter behind is told of each renewal. So a lease is renewed no sooner
-  -- than a quarter of it has passed, or each question would be the whole queue's.
+  -- The waiter behind is told of each renewal. So a lease is renewed only when
+  -- a quarter of it has passed. Otherwise, when one asks, the whole queue does.
   if not known or redis.call('PTTL', KEYS[5]) < ARGV[6] * 3 / 4 then
     redis.call('SET', KEYS[5], '', 'PX', ARGV[6])
     redis.call('PEXPIRE', KEYS[2], ARGV[6] + 60000)
