@@ -59,7 +59,7 @@ type turn struct {
 	ticket int64
 	let    multiplex.Set // nodes that have let it in with this ticket
 	kept   bool          // that was a quorum
-	over   bool // the call has got the lock
+	over   bool          // the call has got the lock
 }
 
 // waiting reports whether the caller keeps its place when an attempt fails.
