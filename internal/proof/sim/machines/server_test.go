@@ -133,6 +133,39 @@ func TestServerWithNumbers(t *testing.T) {
 	require.Equal(t, reply{kind: isNumbered, n: model.GrantedBlind}, try(now))
 }
 
+// Each reader has its own time, and a restart without the last writes forgets
+// readers as it does keys.
+func TestServerWithReaders(t *testing.T) {
+	w := quietWith(1, scenario{nodes: 1, processes: 1, resources: 1, permits: 1, forms: []formKind{reading}})
+	s, p := w.servers[0], w.processes[0]
+	of := func(kind formKind) *attempt {
+		a := w.newAttempt(p, []int{0}, w.newToken())
+		a.form = &form{kind: kind}
+		return a
+	}
+	do := func(op operation, of *attempt, ttl time.Duration) int {
+		return s.result(&command{op: op, attempt: of, ttl: ttl}).n
+	}
+	a, b, c, d := of(reading), of(reading), of(writing), of(reading)
+	require.Equal(t, 1, do(set, a, time.Second))
+	require.Equal(t, 1, do(set, b, 100*ms))
+	w.pass(50 * ms)
+	require.True(t, s.hasAll(a) && s.hasAll(b))
+	require.Equal(t, -2, do(set, c, time.Second))
+	w.pass(51 * ms)
+	require.True(t, s.hasAll(a) && !s.has(b))
+	require.Zero(t, do(extend, b, time.Second), "its time is over")
+	require.Equal(t, 1, do(extend, a, 2*time.Second))
+	since := w.now + 1
+	w.pass(ms)
+	require.Equal(t, 1, do(set, d, time.Second))
+	s.forget(since)
+	require.True(t, s.has(a) && !s.has(d))
+	require.Equal(t, 1, do(release, a, 0))
+	require.Equal(t, 1, do(set, c, time.Second))
+	require.Equal(t, -1, do(set, d, time.Second))
+}
+
 // Commands in flight on a connection that ended may be executed later, in
 // order, up to the first one that was lost; after a kill none of them is
 // executed (R8).
