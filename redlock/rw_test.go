@@ -310,9 +310,9 @@ func TestDowngradeThatIsNotHeard_R7(t *testing.T) {
 	})
 }
 
-// A lock that was downgraded keeps the position of the writer's claim. Where the
-// connection of that claim could not be killed, the server may execute it after
-// the release, which is therefore repeated (R8).
+// A lock that was downgraded keeps the position of the writer's claim. Where
+// the connection of that claim could not be killed, the server may execute it
+// after the release, which is therefore repeated (R8).
 func TestDowngradeKeepsThePositionOfTheWriter_R8(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		rw := m.client(t, Config{}).RW("r")
