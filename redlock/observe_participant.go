@@ -174,8 +174,8 @@ type summary struct {
 func (s *summary) left(quorum int) time.Duration { return s.times[min(quorum, len(s.times))-1] }
 
 // list returns whom the nodes that answered have seen, in the given order, and
-// whether one may have more than it said. It leaves out none: otherwise one node
-// could hide with many what the others say.
+// whether one may have more than it said. It leaves out none: otherwise one
+// node could hide with many what the others say.
 func (k *rollKind) list(errs []error, quorum int, order func(a, b *summary) int) (all []Participant, cut bool) {
 	found := make(map[sight]*summary)
 	for i := range k.rolls {
