@@ -89,9 +89,10 @@ const fairRounds = 3
 
 // attemptFair is an attempt that keeps the caller's place. Until a quorum has
 // let it in, each node compares its ticket: one that has not answered yet may
-// have refused it. If a later ticket was let in before its own, the caller leaves the queue, and enters it anew
-// with a higher ticket under another name: nodes that have let in the old one
-// would otherwise grant its place to the new one.
+// have refused it. If a later ticket was let in before its own, the caller
+// leaves the queue, and enters it anew with a higher ticket under another name:
+// nodes that have let in the old one would otherwise grant its place to the new
+// one.
 func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 	var set [largeRoom]byte
 	t := lock.form.turn
