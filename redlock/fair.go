@@ -155,6 +155,9 @@ func (p *queuePlaces) hear(node, code int, text []byte) bool {
 // tell completes the error of an attempt.
 func (p *queuePlaces) tell(held *HeldError, f *form) {
 	held.hint.late, held.hint.admitted = p.late, p.admitted
+	if f.turn != nil {
+		held.Admitted = p.admitted.Len()
+	}
 	switch {
 	case f.turn == nil:
 	case p.place > 1:

@@ -27,6 +27,10 @@ type HeldError struct {
 	// Place is the caller's place in the queue of Client.Fair when it asked, from
 	// 1 on; the holder has none. It is 0 for other locks, and for TryAcquire.
 	Place int
+	// Admitted is how many nodes said that they have the caller in that queue.
+	// If they are a quorum, it is served before each that asks later. Nodes that
+	// answered after the attempt was decided are not counted.
+	Admitted int
 
 	hint refusalHint
 }
