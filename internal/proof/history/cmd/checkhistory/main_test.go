@@ -99,7 +99,11 @@ func TestForms(t *testing.T) {
 
 // shared are two grants at one time.
 func shared(form string) string {
-	return strings.ReplaceAll(first[:strings.Index(first, "\n")+1]+strings.Replace(meantime, `"client":0`, `"client":1`, 1), "}", form+"}")
+	return strings.ReplaceAll(`{"t":0,"client":0,"resource":"k","attempt":1,"ev":"start"}
+{"t":0,"client":1,"resource":"k","attempt":1,"ev":"start"}
+{"t":1,"client":0,"resource":"k","attempt":1,"ev":"grant","until":100}
+{"t":5,"client":1,"resource":"k","attempt":1,"ev":"grant","until":100}
+`, "}", form+"}")
 }
 
 // queue has one that waits, and another that begins later and is served: when
