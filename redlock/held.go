@@ -40,7 +40,10 @@ type refusalHint struct {
 	key  string        // which the nodes push about; "": that of the resource
 	soon time.Duration // after which to try again at the latest, or 0
 	free freePermits
-	late int64 // of a fair lock: a ticket that was let in before its own, or 0
+	// Of a fair lock: the nodes that say that they have let the caller into their
+	// queues, and a ticket that was let in before its own, or 0.
+	admitted multiplex.Set
+	late     int64
 }
 
 // Error says what is held, and by which client.
@@ -119,7 +122,7 @@ func (r *refusals) hear(node int, text []byte) {
 		r.free = appendFree(r.free, value, r.form.permits)
 		return
 	}
-	if r.form.is(fair) && !r.places.hear(i, value) {
+	if r.form.is(fair) && !r.places.hear(node, i, value) {
 		return
 	}
 	if len(value) > pure.TokenText {

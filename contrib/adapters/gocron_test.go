@@ -31,6 +31,9 @@ const patience = 30 * time.Second
 // patient makes a client wait that long for votes.
 func patient(c *redlock.Config) { c.NodeTimeout = patience }
 
+// candidate gives a client what an election needs.
+func candidate(c *redlock.Config) { c.Fenced, c.Owner = true, "web-1" }
+
 // Five schedulers start a job at the same time; one of them runs it.
 func TestGocronRunsAJobOnce(t *testing.T) {
 	redistest.NoLeaks(t)
@@ -107,7 +110,7 @@ func TestGocronFollowsTheLeader(t *testing.T) {
 	var electors []*gocronlock.Elector
 	var schedulers []gocron.Scheduler
 	for i := range 2 {
-		elector, err := gocronlock.NewElector(t.Context(), d.Client(t, patient), "reports", gocronlock.Options{})
+		elector, err := gocronlock.NewElector(t.Context(), d.Client(t, patient, candidate), "reports", gocronlock.Options{})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = elector.Close(context.Background()) })
 		electors = append(electors, elector)

@@ -5,6 +5,7 @@
 //	locker, err := gocronlock.NewLocker[gocron.Lock](client, gocronlock.Options{MinHold: 5 * time.Second})
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 //
+//	// An election needs Config.Fenced and Config.Owner.
 //	elector, err := gocronlock.NewElector(ctx, client, "billing", gocronlock.Options{})
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
 //
@@ -16,10 +17,10 @@
 package gocronlock
 
 import (
-	"fmt"
+	"cmp"
 	"time"
 
-	"github.com/redmux/redmux/contrib/internal/resource"
+	"github.com/redmux/redmux/contrib/internal/turn"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -42,28 +43,8 @@ type Options struct {
 	MinHold time.Duration
 }
 
-const (
-	defaultPrefix  = "gocron:"
-	defaultTTL     = 30 * time.Second
-	defaultMinHold = 500 * time.Millisecond
-)
-
 // hold applies the defaults and checks the options.
 func (o *Options) hold() (redlock.HoldOptions, error) {
-	if o.Prefix == "" {
-		o.Prefix = defaultPrefix
-	}
-	if len(o.Prefix) > resource.LongestPrefix {
-		return redlock.HoldOptions{}, fmt.Errorf("gocronlock: Prefix has more than %d bytes", resource.LongestPrefix)
-	}
-	if o.TTL == 0 {
-		o.TTL = defaultTTL
-	}
-	if o.MinHold == 0 {
-		o.MinHold = min(defaultMinHold, o.TTL)
-	}
-	if o.TTL <= 0 || o.MinHold > o.TTL {
-		return redlock.HoldOptions{}, fmt.Errorf("gocronlock: TTL must be positive and at least MinHold")
-	}
-	return redlock.HoldOptions{TTL: o.TTL, MinHold: max(o.MinHold, 0)}, nil
+	o.Prefix = cmp.Or(o.Prefix, "gocron:")
+	return turn.Options("gocronlock", o.Prefix, o.TTL, o.MinHold)
 }

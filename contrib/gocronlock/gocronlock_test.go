@@ -3,6 +3,7 @@ package gocronlock_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -173,6 +174,9 @@ func testOptions(t *testing.T) {
 	}
 }
 
+// candidate gives a client what an election needs.
+func candidate(c *redlock.Config) { c.Fenced, c.Owner = true, "web-1" }
+
 func newElector(t *testing.T, client *redlock.Client) *gocronlock.Elector {
 	t.Helper()
 	e, err := gocronlock.NewElector(t.Context(), client, "leader", gocronlock.Options{})
@@ -184,7 +188,7 @@ func newElector(t *testing.T, client *redlock.Client) *gocronlock.Elector {
 func TestOneLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 3)
-		first, second := newElector(t, d.Client(t)), newElector(t, d.Client(t))
+		first, second := newElector(t, d.Client(t, candidate)), newElector(t, d.Client(t, candidate))
 		require.NoError(t, first.IsLeader(t.Context()))
 		require.NoError(t, first.Context().Err())
 		job, err := newLocker(t, d.Client(t), gocronlock.Options{}).Lock(t.Context(), "leader")
@@ -192,8 +196,12 @@ func TestOneLeads(t *testing.T) {
 		require.NoError(t, job.Unlock(t.Context()))
 		err = second.IsLeader(t.Context())
 		require.ErrorIs(t, err, gocronlock.ErrNotLeader)
-		require.ErrorIs(t, err, redlock.ErrHeld)
+		require.ErrorContains(t, err, "not elected yet")
 		require.Error(t, second.Context().Err())
+		hold, _ := redlock.FromContext(first.Context())
+		l, err := second.Election().Leader(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, hold.Current().Fence(), l.Term)
 
 		time.Sleep(time.Hour)
 		require.NoError(t, first.IsLeader(t.Context()))
@@ -203,8 +211,8 @@ func TestOneLeads(t *testing.T) {
 		require.NoError(t, first.Close(t.Context()))
 		require.Error(t, leading.Err())
 		require.ErrorIs(t, first.IsLeader(t.Context()), gocronlock.ErrNotLeader)
-		time.Sleep(time.Second)
-		require.NoError(t, second.IsLeader(t.Context()))
+		time.Sleep(40 * ms)
+		require.NoError(t, second.IsLeader(t.Context()), "it waits for the TTL after a clean exit")
 		require.NoError(t, first.Close(t.Context()), "twice is harmless")
 	})
 }
@@ -214,7 +222,7 @@ func TestOneLeads(t *testing.T) {
 func TestLeadershipIsLostWithTheNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 3)
-		first, second := newElector(t, d.Client(t)), newElector(t, d.Client(t))
+		first, second := newElector(t, d.Client(t, candidate)), newElector(t, d.Client(t, candidate))
 		leading := first.Context()
 		d.Node(0).Refuse(true)
 		d.Node(1).Refuse(true)
@@ -245,35 +253,139 @@ func TestLeadershipIsLostWithTheNodes(t *testing.T) {
 	})
 }
 
-// A client that gives up early is asked again and again. A client that is
-// closed, or that wants shorter TTLs, is not.
+// A client that gives up early is asked again and again.
 func TestElectorOfAnImpatientClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 3)
 		impatient := func(c *redlock.Config) { c.FailFast, c.MaxTries = true, 2 }
-		d.Node(0).Stop()
-		d.Node(1).Stop()
-		client := d.Client(t, impatient)
+		d.Client(t) // opens the deployment
+		d.Node(0).Refuse(true)
+		d.Node(1).Refuse(true)
+		client := d.Client(t, candidate, impatient)
+		begun := time.Now()
 		e := newElector(t, client)
-		require.ErrorIs(t, e.IsLeader(t.Context()), redlock.ErrNoQuorum)
-		time.Sleep(time.Minute)
-		d.Node(0).Start()
-		for e.IsLeader(t.Context()) != nil {
-			time.Sleep(ms)
-		}
-		require.NoError(t, client.Close(t.Context()))
+		require.Less(t, time.Since(begun), time.Second, "no quorum answers")
 		require.ErrorIs(t, e.IsLeader(t.Context()), gocronlock.ErrNotLeader)
+		time.Sleep(time.Minute)
+		d.Node(0).Refuse(false)
+		time.Sleep(2 * time.Minute)
+		require.NoError(t, e.IsLeader(t.Context()))
+		require.NoError(t, client.Close(t.Context()))
+		require.ErrorIs(t, e.IsLeader(t.Context()), redlock.ErrClosed)
 		synctest.Wait()
+		require.ErrorIs(t, e.IsLeader(t.Context()), redlock.ErrClosed)
 		require.NoError(t, e.Close(t.Context()), "there is nothing to release")
+	})
+}
 
-		_, err := gocronlock.NewElector(t.Context(), client, "leader", gocronlock.Options{})
-		require.ErrorIs(t, err, redlock.ErrClosed)
-		short := d.Client(t, func(c *redlock.Config) { c.MaxTTL = time.Second })
-		_, err = gocronlock.NewElector(t.Context(), short, "leader", gocronlock.Options{})
-		require.ErrorIs(t, err, redlock.ErrTTL)
+// Where waiting does not help, such as with masters that have all lost their
+// fencing numbers, an election gives up. A scheduler would not learn that, so
+// the Elector stands again until an operator has reset the numbers.
+func TestElectorOutlivesAMistake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		e := newElector(t, d.Client(t, candidate, func(c *redlock.Config) { c.Logger = slog.New(slog.DiscardHandler) }))
+		for _, n := range d.Nodes() {
+			n.RestartEmpty()
+		}
+		time.Sleep(2 * time.Minute)
+		require.ErrorIs(t, e.IsLeader(t.Context()), redlock.ErrNoFloor, "the reason")
+		config := d.Config()
+		config.Fenced = true
+		_, err := redlock.ResetFence(t.Context(), config, 0)
+		require.NoError(t, err)
+		time.Sleep(2 * time.Minute)
+		require.NoError(t, e.IsLeader(t.Context()))
+	})
+}
+
+func TestElectorThatCannotBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		leads := newElector(t, d.Client(t, candidate))
+		try := func(ctx context.Context, client *redlock.Client) error {
+			_, err := gocronlock.NewElector(ctx, client, "leader", gocronlock.Options{})
+			return err
+		}
+		closed := d.Client(t, candidate)
+		require.NoError(t, closed.Close(t.Context()))
+		require.ErrorIs(t, try(t.Context(), closed), redlock.ErrClosed)
+		require.ErrorIs(t, try(t.Context(), d.Client(t)), redlock.ErrElection)
+		require.ErrorContains(t, try(t.Context(), d.Client(t)), "Config.Fenced")
+		require.ErrorContains(t, try(t.Context(), d.Client(t, func(c *redlock.Config) { c.Fenced = true })), "Config.Owner")
+		short := d.Client(t, candidate, func(c *redlock.Config) { c.MaxTTL = time.Second })
+		require.ErrorIs(t, try(t.Context(), short), redlock.ErrTTL)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = gocronlock.NewElector(ended, d.Client(t), "leader", gocronlock.Options{})
-		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, try(ended, d.Client(t, candidate)), context.Canceled)
+		require.NoError(t, leads.IsLeader(t.Context()), "none of them was in its way")
+	})
+}
+
+// The leader steps down for another process, and stands again later.
+func TestElectorStepsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		first, second := newElector(t, d.Client(t, candidate)), newElector(t, d.Client(t, candidate))
+		require.NoError(t, first.Election().StepDown(t.Context()))
+		require.ErrorIs(t, first.IsLeader(t.Context()), redlock.ErrSteppedDown)
+		time.Sleep(time.Second)
+		require.NoError(t, second.IsLeader(t.Context()))
+		time.Sleep(time.Minute)
+		require.NoError(t, second.Close(t.Context()))
+		time.Sleep(time.Second)
+		require.NoError(t, first.IsLeader(t.Context()), "it stands no more")
+	})
+}
+
+// Close says whether the next process can lead at once.
+func TestElectorsCloseReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		first := newElector(t, d.Client(t, candidate))
+		for _, n := range d.Nodes() {
+			n.Delay(40 * ms)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, first.Close(ended), context.Canceled)
+		time.Sleep(40 * ms)
+		require.Empty(t, d.Node(0).Keys(), "the release was on its way")
+
+		second := newElector(t, d.Client(t, candidate))
+		for _, n := range d.Nodes() {
+			n.Refuse(true)
+		}
+		require.ErrorIs(t, second.Close(t.Context()), redlock.ErrNoQuorum)
+	})
+}
+
+// Several processes that start at one instant: one leads when all have started,
+// however long the others were kept from the nodes.
+func TestElectorsThatStartAtOneInstant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 5)
+		for _, n := range d.Nodes() {
+			n.Delay(ms)
+		}
+		var wg sync.WaitGroup
+		var leaders atomic.Int32
+		begun := time.Now()
+		for range 5 {
+			client := d.Client(t, candidate)
+			wg.Go(func() {
+				e, err := gocronlock.NewElector(t.Context(), client, "leader", gocronlock.Options{})
+				if !assert.NoError(t, err) {
+					return
+				}
+				assert.Less(t, time.Since(begun), time.Second)
+				if e.IsLeader(t.Context()) == nil {
+					leaders.Add(1)
+				}
+				t.Cleanup(func() { _ = e.Close(context.Background()) })
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, 1, leaders.Load())
 	})
 }

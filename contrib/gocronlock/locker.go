@@ -2,12 +2,10 @@ package gocronlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"time"
 
 	"github.com/redmux/redmux/contrib/internal/resource"
+	"github.com/redmux/redmux/contrib/internal/turn"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -51,54 +49,12 @@ func NewLocker[L Unlocker](client *redlock.Client, options Options) (*Locker[L],
 // asks again if there is none: for half of MinHold, or half of MinHold's
 // default if there is no minimum, and for a second at most.
 func (l *Locker[L]) Lock(ctx context.Context, job string) (L, error) {
-	hold, err := l.take(ctx, resource.Name(l.prefix, job))
+	hold, err := turn.Take(ctx, l.client, resource.Name(l.prefix, job), l.hold)
 	if err != nil {
 		var none L
 		return none, err
 	}
 	return any(lock{hold}).(L), nil
-}
-
-// patienceMost is the longest time for which schedulers contend for a free
-// lock.
-const patienceMost = time.Second
-
-// take repeats TryHold until there is a holder. The pauses are random and grow,
-// so that one of several schedulers comes first. All of it takes at most half
-// of MinHold, so a later attempt also falls into that time.
-func (l *Locker[L]) take(ctx context.Context, resource string) (*redlock.Hold, error) {
-	begun := time.Now()
-	most := l.hold.MinHold / 2
-	if most == 0 {
-		most = defaultMinHold / 2
-	}
-	most = min(most, patienceMost)
-	for spread := time.Duration(2); ; spread *= 2 {
-		asked := time.Now()
-		hold, err := l.client.TryHold(ctx, resource, l.hold)
-		if !errors.Is(err, redlock.ErrHeld) || ctx.Err() != nil {
-			return hold, err
-		}
-		pause := rand.N(min(spread*max(time.Since(asked), time.Millisecond/4), most))
-		left := most - time.Since(begun)
-		if left <= pause || l.held(ctx, resource, left) {
-			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(pause):
-		}
-	}
-}
-
-// held reports whether a quorum of nodes names one holder. It does not wait
-// longer than patience for the answers.
-func (l *Locker[L]) held(ctx context.Context, resource string, patience time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	found, _ := l.client.Inspect(ctx, resource)
-	return found.State == redlock.StateHeld
 }
 
 // lock is the lock of a running job.

@@ -28,7 +28,8 @@ const given = `
 var imports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "net": "net", "os": "os",
 	"io": "io", "json": "encoding/json", "sql": "database/sql", "strconv": "strconv", "strings": "strings",
-	"fencing": "github.com/redmux/redmux/contrib/fencing", "rueidis": "github.com/redis/rueidis",
+	"fencing": "github.com/redmux/redmux/contrib/fencing", "httplock": "github.com/redmux/redmux/contrib/httplock",
+	"asynq": "github.com/hibiken/asynq", "cron": "github.com/robfig/cron/v3", "rueidis": "github.com/redis/rueidis",
 	"testing": "testing", "time": "time", "tls": "crypto/tls", "http": "net/http", "synctest": "testing/synctest",
 	"multiplex": "github.com/redmux/redmux/multiplex", "redlock": "github.com/redmux/redmux/redlock",
 	"redlocktest": "github.com/redmux/redmux/redlocktest",
@@ -36,40 +37,46 @@ var imports = map[string]string{
 	"redislock": "github.com/bsm/redislock", "redis": "github.com/redis/go-redis/v9",
 }
 
-// peers are packages that only the module bench/compare knows.
-var peers = regexp.MustCompile(`\b(redsync|goredis|redislock|redis)\.`)
+// elsewhere are packages that only another module knows.
+var elsewhere = map[string]*regexp.Regexp{
+	"bench/compare":    regexp.MustCompile(`\b(redsync|goredis|redislock|redis)\.`),
+	"contrib/adapters": regexp.MustCompile(`\b(asynq|cron)\.[A-Z]`),
+}
 
 // TestFragmentsCompile compiles each Go block that is not a whole file, as the
 // body of a function, or as declarations if it has some, and runs tests. Blocks
 // about other libraries are compiled in the module that requires these.
 func TestFragmentsCompile(t *testing.T) {
 	t.Parallel()
-	ours, theirs := map[string]string{}, map[string]string{}
+	sources := map[string]map[string]string{} // by the module's folder, "" for the root
 	for _, d := range documents(t) {
 		for _, b := range d.blocks {
 			if b.kind != "go" || strings.HasPrefix(b.text, "// ") && strings.HasSuffix(firstLine(b.text), ".go") {
 				continue
 			}
-			name := fmt.Sprintf("%s_%d", regexp.MustCompile(`\W`).ReplaceAllString(d.name, "_"), b.line)
-			source := fragment(t, name, b.text)
-			if peers.MatchString(b.text) {
-				theirs[name] = source
-			} else {
-				ours[name] = source
+			module := ""
+			for folder, packages := range elsewhere {
+				if packages.MatchString(b.text) {
+					module = folder
+				}
 			}
+			name := fmt.Sprintf("%s_%d", regexp.MustCompile(`\W`).ReplaceAllString(d.name, "_"), b.line)
+			if sources[module] == nil {
+				sources[module] = map[string]string{}
+			}
+			sources[module][name] = fragment(t, name, b.text)
 		}
 	}
-	compile(t, copied(t), ours)
-	if len(theirs) == 0 {
-		return
+	for module, files := range sources {
+		dir := filepath.Join(copied(t), module)
+		list := exec.Command("go", "list", "-m")
+		list.Dir = dir
+		if out, err := list.CombinedOutput(); err != nil {
+			t.Logf("NOT COVERED: %d blocks about libraries of %s, which need a newer Go: %s", len(files), module, out)
+			continue
+		}
+		compile(t, dir, files)
 	}
-	compare := filepath.Join(copied(t), "bench", "compare")
-	list := exec.Command("go", "list", "-m")
-	list.Dir = compare
-	if out, err := list.CombinedOutput(); err != nil {
-		t.Skipf("NOT COVERED: %d blocks about other libraries, which need a newer Go: %s", len(theirs), out)
-	}
-	compile(t, compare, theirs)
 }
 
 func firstLine(text string) string {

@@ -1,0 +1,184 @@
+//go:build unix
+
+package adapters
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/contrib/fencing"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlocktest"
+	"github.com/stretchr/testify/require"
+)
+
+// fenced gives a client what the recipes with numbers need.
+func fenced(c *redlock.Config) { c.Fenced = true }
+
+// createTable returns the statement of docs/recipes.md for the table of
+// migrations (0) or credentials (1).
+func createTable(t *testing.T, i int) string {
+	t.Helper()
+	blocks := shown(t, "recipes.md", "sql")
+	require.Len(t, blocks, 2)
+	return blocks[i]
+}
+
+var migrations = []string{
+	"CREATE TABLE customer (id bigint PRIMARY KEY)",
+	"INSERT INTO customer (id) VALUES (7)",
+	"ALTER TABLE customer ADD COLUMN name text NOT NULL DEFAULT 'none'",
+}
+
+// Five instances start at once: each migration is made once, and none of the
+// instances goes on before all are made.
+func TestMigrationsAreMadeOnce(t *testing.T) {
+	create := createTable(t, 0)
+	onDatabases(t, func(t *testing.T, db *sql.DB) {
+		dropTables(t, db)
+		d := redlocktest.New(t, 3)
+		var wg sync.WaitGroup
+		errs := make([]error, 5)
+		for i := range errs {
+			client := d.Client(t, patient, fenced)
+			wg.Go(func() {
+				errs[i] = migrate(t.Context(), client, db, create, migrations)
+				var name string
+				errs[i] = errors.Join(errs[i], db.QueryRowContext(t.Context(), "SELECT name FROM customer").Scan(&name))
+			})
+		}
+		wg.Wait()
+		require.NoError(t, errors.Join(errs...))
+		var version, customers int
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT version FROM migrated").Scan(&version))
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM customer").Scan(&customers))
+		require.Equal(t, len(migrations), version)
+		require.Equal(t, 1, customers)
+	})
+}
+
+// The second migration fails in one instance, and leaves nothing; the next
+// instance goes on there. One that was paused meanwhile is refused.
+func TestMigrationsThatFailAreTakenOver(t *testing.T) {
+	create := createTable(t, 0)
+	onDatabases(t, func(t *testing.T, db *sql.DB) {
+		dropTables(t, db)
+		client := redlocktest.New(t, 3).Client(t, patient, fenced)
+		broken := []string{migrations[0], "INSERT INTO nothing (id) VALUES (7)"}
+		require.ErrorContains(t, migrate(t.Context(), client, db, create, broken), "migration 2")
+
+		var paused uint64
+		require.NoError(t, client.Do(t.Context(), "migrate:billing", 10*time.Second, func(ctx context.Context) (err error) {
+			paused, err = fencing.FromContext(ctx)
+			return err
+		}))
+		require.NoError(t, migrate(t.Context(), client, db, create, migrations))
+		more := append(migrations[:3:3], "DROP TABLE customer")
+		_, err := migrateOnce(t.Context(), db, paused, more)
+		require.ErrorIs(t, err, fencing.ErrStale)
+		require.NoError(t, migrate(t.Context(), client, db, create, migrations[:1]), "an older program does nothing")
+		var name string
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT name FROM customer").Scan(&name))
+	})
+	require.ErrorIs(t, migrate(t.Context(), redlocktest.New(t, 3).Client(t, patient), nil, create, nil), fencing.ErrNoNumber)
+}
+
+func dropTables(t *testing.T, db *sql.DB) {
+	t.Helper()
+	for _, table := range []string{"migrated", "customer", "credential"} {
+		_, err := db.ExecContext(t.Context(), "DROP TABLE IF EXISTS "+table)
+		require.NoError(t, err)
+	}
+}
+
+// Ten processes need a credential at once, when there is none, and again when
+// it is about to expire: the issuer is asked once each time, and all get the
+// same.
+func TestACredentialIsRefreshedOnce(t *testing.T) {
+	create := createTable(t, 1)
+	onDatabases(t, func(t *testing.T, db *sql.DB) {
+		dropTables(t, db)
+		_, err := db.ExecContext(t.Context(), create)
+		require.NoError(t, err)
+		d := redlocktest.New(t, 3)
+		var clients []*redlock.Client
+		for range 10 {
+			clients = append(clients, d.Client(t, patient, fenced))
+		}
+		var asked atomic.Int32
+		refresh := func(_ context.Context, old credential) (credential, error) {
+			n := asked.Add(1)
+			time.Sleep(50 * time.Millisecond) // an issuer takes some time
+			if n > 1 && old.secret != fmt.Sprint("secret ", n-1) {
+				return credential{}, errors.New("an old token")
+			}
+			return credential{fmt.Sprint("secret ", n), time.Now().Add(time.Hour)}, nil
+		}
+		for round := range 3 {
+			var wg sync.WaitGroup
+			for _, client := range clients {
+				wg.Go(func() {
+					c, err := freshCredential(t.Context(), client, db, "partner", refresh)
+					if err != nil || c.secret != fmt.Sprint("secret ", round+1) || !c.good() {
+						t.Error(c.secret, err)
+					}
+				})
+			}
+			wg.Wait()
+			require.EqualValues(t, round+1, asked.Load())
+			_, err := db.ExecContext(t.Context(), "UPDATE credential SET expires = $1", time.Now().Add(10*time.Second).Unix())
+			require.NoError(t, err)
+		}
+	})
+}
+
+// An issuer that fails costs one process an error; the next one asks again. So
+// it does when the process that refreshes has died, within the TTL. One that
+// was only paused stores nothing.
+func TestARefreshThatEndsEarly(t *testing.T) {
+	redistest.NoLeaks(t)
+	create := createTable(t, 1)
+	db, err := inSQLite(t).open()
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), create)
+	require.NoError(t, err)
+	d := redlocktest.New(t, 3)
+	client, other := d.Client(t, patient, fenced), d.Client(t, patient, fenced)
+	fails := errors.New("the issuer is down")
+	_, err = freshCredential(t.Context(), client, db, "partner", func(context.Context, credential) (credential, error) {
+		return credential{}, fails
+	})
+	require.ErrorIs(t, err, fails)
+
+	// A lock that is not renewed stands for that of a process that has died.
+	_, err = client.Acquire(t.Context(), "credential:partner", 2*time.Second)
+	require.NoError(t, err)
+	good := func(secret string) func(context.Context, credential) (credential, error) {
+		return func(context.Context, credential) (credential, error) {
+			return credential{secret, time.Now().Add(time.Hour)}, nil
+		}
+	}
+	c, err := freshCredential(t.Context(), other, db, "partner", good("second"))
+	require.NoError(t, err)
+	require.Equal(t, "second", c.secret)
+
+	_, err = db.ExecContext(t.Context(), "UPDATE credential SET expires = 0")
+	require.NoError(t, err)
+	_, err = freshCredential(t.Context(), client, db, "partner", func(ctx context.Context, _ credential) (credential, error) {
+		// What a later holder has stored while this process was paused.
+		_, err := db.ExecContext(ctx, "UPDATE credential SET secret = 'third', fence = $1", uint64(fencing.Last))
+		return credential{"late", time.Now().Add(time.Hour)}, err
+	})
+	require.ErrorIs(t, err, fencing.ErrStale)
+	c, err = storedCredential(t.Context(), db, "partner")
+	require.NoError(t, err)
+	require.Equal(t, "third", c.secret)
+}

@@ -1,0 +1,234 @@
+package cronlock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/contrib/cronlock"
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlocktest"
+	"github.com/stretchr/testify/require"
+)
+
+const ms = time.Millisecond
+
+// outcomes collects what Options.Done is called with.
+type outcomes struct {
+	mu  sync.Mutex
+	all []error
+}
+
+func (o *outcomes) done(_ string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all = append(o.all, err)
+}
+
+func (o *outcomes) last() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.all[len(o.all)-1]
+}
+
+func newLocker(t *testing.T, client *redlock.Client, o cronlock.Options) *cronlock.Locker {
+	t.Helper()
+	locker, err := cronlock.New(client, o)
+	require.NoError(t, err)
+	return locker
+}
+
+// Processes start a job at one instant, or a little later: one runs it. The
+// next time it may be another.
+func TestOneProcessRunsAJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 5)
+		for _, n := range d.Nodes() {
+			n.Delay(ms)
+		}
+		var o outcomes
+		var runs []time.Time
+		var jobs []*cronlock.Job
+		for range 5 {
+			locker := newLocker(t, d.Client(t), cronlock.Options{Done: o.done})
+			jobs = append(jobs, locker.Job(t.Context(), "report", func(ctx context.Context) error {
+				runs = append(runs, time.Now())
+				_, held := redlock.FromContext(ctx)
+				require.True(t, held)
+				return ctx.Err()
+			}))
+		}
+		for round := range 10 {
+			var wg sync.WaitGroup
+			for i, job := range jobs {
+				wg.Go(func() {
+					time.Sleep(time.Duration(i*round) * 10 * ms) // their clocks differ
+					job.Run()
+				})
+			}
+			wg.Wait()
+			require.Len(t, runs, round+1)
+			time.Sleep(time.Second)
+			require.Empty(t, d.Node(0).Keys())
+		}
+		held := 0
+		for _, err := range o.all {
+			if errors.Is(err, redlock.ErrHeld) {
+				held++
+			} else {
+				require.NoError(t, err)
+			}
+		}
+		require.Equal(t, 40, held)
+	})
+}
+
+// A job that is still running is not started again, here or elsewhere.
+func TestALongJobIsLockedWhileItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		var o outcomes
+		work := func(ctx context.Context) error {
+			time.Sleep(time.Hour)
+			return ctx.Err()
+		}
+		first := newLocker(t, d.Client(t), cronlock.Options{Done: o.done, MinHold: -1}).Job(t.Context(), "long", work)
+		second := newLocker(t, d.Client(t), cronlock.Options{Done: o.done, MinHold: -1}).Job(t.Context(), "long", work)
+		go first.Run()
+		time.Sleep(59 * time.Minute)
+		second.Run()
+		require.ErrorIs(t, o.last(), redlock.ErrHeld)
+		first.Run()
+		require.ErrorIs(t, o.last(), redlock.ErrHeld)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.NoError(t, o.last())
+		require.Empty(t, d.Node(0).Keys())
+	})
+}
+
+// The job's context ends before another process can run the job, and Done says
+// that the lock was lost.
+func TestAJobWhoseLockIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		var o outcomes
+		var cause error
+		job := newLocker(t, d.Client(t), cronlock.Options{TTL: time.Second, Done: o.done}).Job(t.Context(), "job", func(ctx context.Context) error {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return nil
+		})
+		begun := time.Now()
+		go job.Run()
+		synctest.Wait()
+		for _, n := range d.Nodes() {
+			n.Refuse(true)
+		}
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(t, cause, redlock.ErrLost)
+		require.ErrorIs(t, o.last(), redlock.ErrLost)
+		require.Less(t, time.Since(begun), 3*time.Second)
+		job.Run()
+		require.ErrorIs(t, o.last(), redlock.ErrNoQuorum, "this run is lost")
+	})
+}
+
+// The context of Job ends those of its runs; the locks are released all the
+// same, and later runs are left out.
+func TestJobsAreStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		var o outcomes
+		type key struct{}
+		stopped := errors.New("shut down")
+		ctx, stop := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
+		own := errors.New("half done")
+		job := newLocker(t, d.Client(t), cronlock.Options{MinHold: -1, Done: o.done}).Job(ctx, "job", func(ctx context.Context) error {
+			require.Equal(t, "value", ctx.Value(key{}))
+			<-ctx.Done()
+			require.ErrorIs(t, context.Cause(ctx), stopped)
+			return own
+		})
+		go job.Run()
+		time.Sleep(time.Hour)
+		for _, n := range d.Nodes() {
+			n.Delay(40 * ms) // longer than the end of ctx goes unnoticed
+		}
+		stop(stopped)
+		time.Sleep(80 * ms)
+		require.ErrorIs(t, o.last(), own)
+		require.NotErrorIs(t, o.last(), redlock.ErrLost)
+		require.NotErrorIs(t, o.last(), context.Canceled, "the release waits for the nodes all the same")
+		require.Empty(t, d.Node(0).Keys())
+		job.Run()
+		require.ErrorIs(t, o.last(), stopped)
+	})
+}
+
+// cron recovers the panic of a job, if it is told to. The lock must be free.
+func TestAJobThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		job := newLocker(t, d.Client(t), cronlock.Options{MinHold: -1}).Job(t.Context(), "job", func(context.Context) error { panic("job") })
+		require.PanicsWithValue(t, "job", job.Run)
+		synctest.Wait()
+		require.Empty(t, d.Node(0).Keys())
+	})
+}
+
+// Without Done, what went wrong is logged, and what is ordinary is not.
+func TestLogged(t *testing.T) {
+	var log bytes.Buffer
+	usual := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(usual)
+	synctest.Test(t, func(t *testing.T) {
+		client := redlocktest.New(t, 1).Client(t, func(c *redlock.Config) { c.Logger = slog.New(slog.DiscardHandler) })
+		locker := newLocker(t, client, cronlock.Options{MinHold: time.Second})
+		var err error
+		ctx, cancel := context.WithCancel(t.Context())
+		job := locker.Job(ctx, "job", func(context.Context) error { return err })
+		job.Run()
+		job.Run() // held
+		time.Sleep(2 * time.Second)
+		require.Empty(t, log.String())
+		err = errors.New("no paper")
+		job.Run()
+		require.Contains(t, log.String(), "no paper")
+		require.Contains(t, log.String(), "job=job")
+		log.Reset()
+		cancel()
+		job.Run()
+		require.Empty(t, log.String())
+	})
+}
+
+func TestOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 1)
+		client := d.Client(t)
+		for says, o := range map[string]cronlock.Options{
+			"Prefix has more": {Prefix: strings.Repeat("p", 954)}, "positive": {TTL: -1}, "MinHold": {TTL: time.Second, MinHold: time.Minute},
+		} {
+			_, err := cronlock.New(client, o)
+			require.ErrorContains(t, err, "cronlock: ")
+			require.ErrorContains(t, err, says)
+		}
+		for prefix, want := range map[string]string{"": "cron:job", "jobs/": "jobs/job"} {
+			ran := false
+			newLocker(t, client, cronlock.Options{Prefix: prefix, MinHold: -1}).Job(t.Context(), "job", func(context.Context) error {
+				ran = true
+				require.Equal(t, []string{want}, d.Node(0).Keys())
+				return nil
+			}).Run()
+			require.True(t, ran)
+		}
+	})
+}

@@ -1,0 +1,74 @@
+// Package turn decides which of several schedulers runs a job: the one that is
+// first to hold a lock, which it keeps for a least time.
+package turn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redmux/redmux/contrib/internal/resource"
+	"github.com/redmux/redmux/redlock"
+)
+
+// The defaults of the adapters' options.
+const (
+	DefaultTTL     = 30 * time.Second
+	DefaultMinHold = 500 * time.Millisecond
+)
+
+// Options returns how to hold the locks of an adapter's jobs, with defaults for
+// what is zero. A negative minHold is none. Errors begin with the adapter's
+// name.
+func Options(adapter, prefix string, ttl, minHold time.Duration) (redlock.HoldOptions, error) {
+	ttl = cmp.Or(ttl, DefaultTTL)
+	minHold = cmp.Or(minHold, min(DefaultMinHold, ttl))
+	switch {
+	case len(prefix) > resource.LongestPrefix:
+		return redlock.HoldOptions{}, fmt.Errorf("%s: Prefix has more than %d bytes", adapter, resource.LongestPrefix)
+	case ttl <= 0 || minHold > ttl:
+		return redlock.HoldOptions{}, fmt.Errorf("%s: TTL must be positive and at least MinHold", adapter)
+	}
+	return redlock.HoldOptions{TTL: ttl, MinHold: max(minHold, 0)}, nil
+}
+
+// patienceMost is the longest time for which schedulers contend for a free
+// lock.
+const patienceMost = time.Second
+
+// Take repeats TryHold until there is a holder. The pauses are random and grow,
+// so that one of several schedulers comes first. All of it takes at most half
+// of MinHold, so a later attempt also falls into that time.
+func Take(ctx context.Context, client *redlock.Client, resource string, o redlock.HoldOptions) (*redlock.Hold, error) {
+	begun := time.Now()
+	most := min(cmp.Or(o.MinHold, DefaultMinHold)/2, patienceMost)
+	for spread := time.Duration(2); ; spread *= 2 {
+		asked := time.Now()
+		hold, err := client.TryHold(ctx, resource, o)
+		if !errors.Is(err, redlock.ErrHeld) || ctx.Err() != nil {
+			return hold, err
+		}
+		pause := rand.N(min(spread*max(time.Since(asked), time.Millisecond/4), most))
+		left := most - time.Since(begun)
+		if left <= pause || held(ctx, client, resource, left) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// held reports whether a quorum of nodes names one holder. It does not wait
+// longer than patience for the answers.
+func held(ctx context.Context, client *redlock.Client, resource string, patience time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	found, _ := client.Inspect(ctx, resource)
+	return found.State == redlock.StateHeld
+}
