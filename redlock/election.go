@@ -40,11 +40,11 @@ type ElectionOptions struct {
 	Rest time.Duration
 	// Overstay is called if the function of Run, or one that has entered its
 	// hold (HoldOptions.Reentrant), has not returned when Grace has passed since
-	// its context ended. If the leadership was lost, another
-	// process may lead by then; otherwise this one keeps the others waiting. A
-	// process that cannot stop such a function should end itself here. Run does
-	// not return before Overstay does. TermInfo.Until and what follows it is
-	// not known yet, except for Cause. If nil, nothing is called.
+	// its context ended. If the leadership was lost, another process may lead by
+	// then; otherwise this one keeps the others waiting. A process that cannot
+	// stop such a function should end itself here. Run does not return before
+	// Overstay does. TermInfo.Until and what follows it is not known yet, except
+	// for Cause. If nil, nothing is called.
 	Overstay func(TermInfo)
 	// Grace is what Overstay allows. If zero, one second.
 	Grace time.Duration
