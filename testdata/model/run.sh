@@ -60,6 +60,17 @@ debut-joined-two   | debut     | complete       | exclusion | 3, ABC, BCD and BC
 numbers            | order     | complete       | order     | 3 attempts                | -DATTEMPTS=3                                              | quick
 numbers-lost       | order     | complete       | order     | 3 attempts                | -DCRASHES=1                                               | quick
 numbers-lost-twice | order     | complete       | order     | 3 attempts                | -DCRASHES=2                                               | full
+upgrade            | readwrite | complete       | readers or one writer | 2, upgrading reader, writer   | -DUPGRADE                                  | quick
+upgrade-readers    | readwrite | complete       | readers or one writer | 2, upgrading reader, reader   | -DUPGRADE -DSECOND_READS                   | quick
+upgrade-longer     | readwrite | complete       | readers or one writer | 2, upgrading reader, writer   | -DUPGRADE -DTTL=4                          | full
+upgrade-restart    | readwrite | complete       | readers or one writer | 2, upgrading reader, writer   | -DUPGRADE -DCRASHES=1                      | full
+upgrade-three      | readwrite | complete       | readers or one writer | 3, upgrading reader, writer, reader | -DUPGRADE -DCLIENTS=3 -DTHIRD_READS -DTTL=2 | quick
+upgrade-ordered    | readwrite | complete       | the same, orphans     | 2, upgrading reader, writer   | -DUPGRADE -DORDERED                        | quick
+downgrade          | readwrite | complete       | readers or one writer | 2, downgrading writer, reader | -DDOWNGRADE -DSECOND_READS                 | quick
+downgrade-writers  | readwrite | complete       | readers or one writer | 2, downgrading writer, writer | -DDOWNGRADE -DTTL=4                        | quick
+downgrade-restart  | readwrite | complete       | readers or one writer | 2, downgrading writer, writer | -DDOWNGRADE -DCRASHES=1                    | quick
+downgrade-three    | readwrite | complete       | readers or one writer | 3, downgrading writer, reader, writer | -DDOWNGRADE -DCLIENTS=3 -DSECOND_READS -DTTL=2 | quick
+downgrade-ordered  | readwrite | complete       | the same, orphans     | 2, downgrading writer, writer | -DDOWNGRADE -DORDERED                      | quick
 quorum-less        | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DQUORUM=1                                     | quick
 no-nx              | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DNO_NX                                        | quick
 refusal-counted    | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DREFUSAL_COUNTED                              | quick
@@ -98,6 +109,15 @@ no-floor           | order     | counterexample | order     | 3 attempts        
 floor-from-few     | order     | counterexample | order     | 3 attempts                | -DCRASHES=1 -DREADS=1                                     | quick
 floor-of-unsealed  | order     | counterexample | order     | 3 attempts                | -DCRASHES=2 -DFLOOR_FROM_UNSEALED                         | quick
 unsealed-counted   | order     | counterexample | order     | 3 attempts                | -DCRASHES=1 -DUNSEALED_COUNTED                            | quick
+read-quorum-less   | readwrite | counterexample | readers or one writer | 2, upgrading reader, writer   | -DUPGRADE -DREAD_QUORUM=1                  | quick
+writer-ignored     | readwrite | counterexample | readers or one writer | 2, downgrading writer, reader | -DDOWNGRADE -DSECOND_READS -DWRITER_IGNORED | quick
+readers-ignored    | readwrite | counterexample | readers or one writer | 2, upgrading reader, writer   | -DUPGRADE -DREADERS_IGNORED                | quick
+one-life           | readwrite | counterexample | readers or one writer | 3, two readers and a writer   | -DUPGRADE -DCLIENTS=3 -DTHIRD_READS -DONE_LIFE -DTTL=4 -DTTL2=2 | quick
+upgrade-beside     | readwrite | counterexample | readers or one writer | 2, upgrading reader, reader   | -DUPGRADE -DSECOND_READS -DUPGRADE_BESIDE  | quick
+undo-drops-reader  | readwrite | counterexample | readers or one writer | 2, upgrading reader, writer   | -DUPGRADE -DUNDO_DROPS_READER              | quick
+kept-until-confirmed | readwrite | counterexample | readers or one writer | downgrading writer, reader  | -DDOWNGRADE -DSECOND_READS -DKEPT_UNTIL_CONFIRMED | quick
+two-commands       | readwrite | counterexample | readers or one writer | 2, downgrading writer, writer | -DDOWNGRADE -DTWO_COMMANDS                 | quick
+reader-only        | readwrite | counterexample | orphans               | 2, downgrading writer, writer | -DDOWNGRADE -DORDERED -DREADER_ONLY        | quick
 no-lock-step       | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DNO_LOCK -DNO_JUDGE                         | quick
 refusal-ignored    | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DREFUSAL_IGNORED -DNO_JUDGE                  | quick
 proposed-over-seal | deployment | counterexample | no id replaced   | 2, ABC and CDE            | -DONE_SHARED -DPROPOSED_OVER                              | quick
@@ -167,7 +187,7 @@ tools() {
 		fi
 	fi
 	have && return
-	echo "NOT COVERED: the models of the rules (exclusion, orphans, deployment, debut, order), as spin and gcc are not both here and could not be installed."
+	echo "NOT COVERED: the models of the rules (exclusion, orphans, deployment, debut, order, readwrite), as spin and gcc are not both here and could not be installed."
 	[ "${REDMUX_REQUIRE_MODEL:-}" != 1 ] && exit 0
 	return 1
 }
