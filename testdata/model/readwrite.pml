@@ -11,14 +11,14 @@
  *    that could leave a key behind, which refuses others until it ends, as the loss of their messages does. With
  *    ORDERED the commands for the two locks of client 0 come to a node in their order, or are lost, and its releases
  *    come in the end (R8).
- *  - A tick may come at any moment, so clients and nodes may pause anywhere. Ticks are the clients' time. A writer's key
- *    ends at any time from TTL - DRIFT to TTL + DRIFT, and so does the time of each reader, each as it likes.
+ *  - A tick may come at any moment, so clients and nodes may pause anywhere. Ticks are the clients' time. A writer's
+ *    key ends at any time from TTL - DRIFT to TTL + DRIFT, and so does the time of each reader, each as it likes.
  *  - A node restarts without memory at any moment, CRASHES times in all, and is then quarantined (R23).
  *  - An attempt, or a lock, ends at any moment for any reason, and its release is on its way to all nodes from then on.
  *    An upgrade and its read lock end in any order.
  *
- * What is bounded: clients (two or three), one attempt of each, one change, restarts, and times, which are small numbers
- * of ticks. Left out: the mark of a waiting writer, which only refuses, as the loss of a message does; the life of the
+ * What is bounded: clients (two or three), one attempt of each, one change, restarts, and times, which are small
+ * numbers of ticks. Left out: the mark of a waiting writer, which only refuses, as the loss of a message does; the life of the
  * set of readers, which is longer than that of each; and extensions, which are those of a plain lock (exclusion.pml).
  * Nodes are interchangeable, so states that differ in their order alone are one state (canonical).
  *
@@ -49,7 +49,9 @@
 #ifndef READ_QUORUM
 #define READ_QUORUM (N / 2 + 1)
 #endif
+#ifndef WATCH
 #define WATCH (TTL + DRIFT) /* R23 */
+#endif
 
 /* Client 0 has the locks 0 and 1, before the change and after; client 1 has lock 2, and client 2 has lock 3. */
 #define LOCKS (CLIENTS + 1)

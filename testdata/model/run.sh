@@ -115,8 +115,9 @@ readers-ignored    | readwrite | counterexample | readers or one writer | 2, upg
 one-life           | readwrite | counterexample | readers or one writer | 3, two readers and a writer   | -DUPGRADE -DCLIENTS=3 -DTHIRD_READS -DONE_LIFE -DTTL=4 -DTTL2=2 | quick
 upgrade-beside     | readwrite | counterexample | readers or one writer | 2, upgrading reader, reader   | -DUPGRADE -DSECOND_READS -DUPGRADE_BESIDE  | quick
 undo-drops-reader  | readwrite | counterexample | readers or one writer | 2, upgrading reader, writer   | -DUPGRADE -DUNDO_DROPS_READER              | quick
-kept-until-confirmed | readwrite | counterexample | readers or one writer | downgrading writer, reader  | -DDOWNGRADE -DSECOND_READS -DKEPT_UNTIL_CONFIRMED | quick
+kept-until-confirmed | readwrite | counterexample | readers or one writer | 2, downgrading writer, reader | -DDOWNGRADE -DSECOND_READS -DKEPT_UNTIL_CONFIRMED | quick
 two-commands       | readwrite | counterexample | readers or one writer | 2, downgrading writer, writer | -DDOWNGRADE -DTWO_COMMANDS                 | quick
+downgrade-unwatched | readwrite | counterexample | readers or one writer | 2, downgrading writer, writer | -DDOWNGRADE -DCRASHES=1 -DWATCH=DRIFT      | quick
 reader-only        | readwrite | counterexample | orphans               | 2, downgrading writer, writer | -DDOWNGRADE -DORDERED -DREADER_ONLY        | quick
 no-lock-step       | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DNO_LOCK -DNO_JUDGE                         | quick
 refusal-ignored    | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DREFUSAL_IGNORED -DNO_JUDGE                  | quick
