@@ -117,7 +117,7 @@ compare: server
 	if $(HAS_COMPARE); then set -x; cd $(COMPARE) && $(GOTEST) -p 1 $$race ./...; else echo $(NO_COMPARE); fi
 	@if $(HAS_COMPARE); then set -x; cd $(ETCD) && $(GOTEST) ./...; fi
 
-## contrib: the adapters with the real gocron and certmagic, fencing with databases, OpenTelemetry and Prometheus, under the race detector
+## contrib: the adapters with the real gocron, cron and certmagic, recipes with asynq, fencing with databases, OpenTelemetry and Prometheus, under the race detector
 contrib: server
 	@race=; if $(HAS_RACE); then race=-race; fi; \
 	if $(HAS_CONTRIB); then set -ex; for m in $(CONTRIB); do (cd $$m && $(GOTEST) $$race ./...); done; else echo $(NO_CONTRIB); fi
