@@ -52,7 +52,7 @@ HAS_POSTGRES = (command -v postgres || ls /usr/lib/postgresql/*/bin/initdb) >/de
 NO_POSTGRES = "NOT COVERED: contrib/fencing on PostgreSQL, whose programs are not installed (SQLite needs none)"
 
 .PHONY: help test check server servers test-servers browser long race portable compare contrib lint systems tidy fuzz decoder sim \
-	model mutants sample histories faults soak peers bench etcd quick overload hotkey load vulncheck apidiff release-check
+	model mutants sample histories faults soak peers bench etcd quick overload hotkey kinds load vulncheck apidiff release-check
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -211,7 +211,7 @@ peers: server
 bench:
 	cd $(COMPARE) && $(GO) run ./cmd/compare --syscalls
 
-## etcd: this library and etcd's Mutex, alternately, for most of two minutes; writes bench/ETCD.md
+## etcd: this library and etcd's Mutex and Election, alternately, for some five minutes; writes bench/ETCD.md
 etcd: server
 	cd $(ETCD) && $(GO) run . --write ../../ETCD.md
 
@@ -226,6 +226,10 @@ overload:
 ## hotkey: this library and its peers on one resource that a thousand goroutines want, for some three minutes; writes bench/HOTKEY.md
 hotkey:
 	cd $(COMPARE) && $(GO) run ./cmd/hotkey
+
+## kinds: each kind of lock beside the nearest that can be done without it, for some two minutes; writes bench/KINDS.md
+kinds:
+	cd $(COMPARE) && $(GO) run ./cmd/kinds
 
 DURATION ?= 3s
 ## load: acquire/release pairs per second of this library and of rueidis

@@ -38,12 +38,13 @@ type ElectionOptions struct {
 	// Rest is how long the candidate waits after StepDown before it campaigns
 	// again, so that another one wins. If zero, the TTL.
 	Rest time.Duration
-	// Overstay is called if the function of Run has not returned when Grace has
-	// passed since its context ended. If the leadership was lost, another
-	// process may lead by then; otherwise this one keeps the others waiting. A
-	// process that cannot stop such a function should end itself here. Run does
-	// not return before Overstay does. TermInfo.Until and what follows it is
-	// not known yet, except for Cause. If nil, nothing is called.
+	// Overstay is called if the function of Run, or one that has entered its
+	// hold (HoldOptions.Reentrant), has not returned when Grace has passed since
+	// its context ended. If the leadership was lost, another process may lead by
+	// then; otherwise this one keeps the others waiting. A process that cannot
+	// stop such a function should end itself here. Run does not return before
+	// Overstay does. TermInfo.Until and what follows it is not known yet, except
+	// for Cause. If nil, nothing is called.
 	Overstay func(TermInfo)
 	// Grace is what Overstay allows. If zero, one second.
 	Grace time.Duration
@@ -207,10 +208,11 @@ func (e *Election) finish(ctx context.Context, t *term) {
 		return
 	}
 	t.finished = true
-	t.info.Until, t.info.Cause = time.Now(), context.Cause(t.run)
-	t.escort.dismiss()
+	t.info.Until, t.info.Cause, t.ended = time.Now(), context.Cause(t.run), t.hold.Err()
+	t.escort.returns(t.info.Cause == nil)
 	t.end()
 	t.hold.close()
+	t.escort.dismiss()
 	t.info.Released = t.hold.Release(context.WithoutCancel(ctx))
 	e.term.Store(nil)
 	close(t.done)
@@ -295,6 +297,7 @@ type term struct {
 
 	// The following are owned by Run until done is closed.
 	info     TermInfo
+	ended    error // why the hold had ended before the release; nil if it had not
 	finished bool
 }
 
@@ -316,6 +319,7 @@ func newTerm(ctx context.Context, h *Hold, o ElectionOptions) *term {
 // nothing.
 type escort struct {
 	stop            func() bool
+	byItself        atomic.Bool // the function returned before its context ended
 	returned, ended chan struct{}
 }
 
@@ -331,14 +335,24 @@ func newEscort(run context.Context, info TermInfo, o ElectionOptions) *escort {
 		select {
 		case <-e.returned:
 		case <-timer.C:
-			info.Cause = context.Cause(run)
+			if !e.byItself.Load() {
+				info.Cause = context.Cause(run)
+			}
 			o.Overstay(info)
 		}
 	})
 	return e
 }
 
-// dismiss says that the function has returned.
+// returns says that the function of Run has returned, but not yet those that
+// have entered its hold.
+func (e *escort) returns(byItself bool) {
+	if e != nil {
+		e.byItself.Store(byItself)
+	}
+}
+
+// dismiss says that all functions have returned.
 func (e *escort) dismiss() {
 	if e == nil {
 		return
@@ -365,11 +379,12 @@ func (t *term) outcome(ctx context.Context, o ElectionOptions) (again time.Durat
 	if own == t.run.Err() {
 		own = nil // it says only that the context has ended
 	}
-	if errors.Is(cause, ErrLost) {
+	// The cause of ctx may be any error, also one of ours from elsewhere.
+	if errors.Is(t.ended, ErrLost) {
 		released = nil // it adds nothing
 	}
 	switch {
-	case errors.Is(cause, ErrClosed):
+	case errors.Is(cause, ErrClosed) && errors.Is(t.ended, ErrClosed):
 		return never, joined(own, cause, nil)
 	case ctx.Err() != nil:
 		cancelled := cancelledError(ctx, nil)

@@ -409,6 +409,36 @@ func TestOverstayDoesNotDelayTheRelease(t *testing.T) {
 	})
 }
 
+// The context of Run may have ended with any cause, also with an error of this
+// package that comes from elsewhere: from the context of another hold, or of
+// another client. Nothing is concluded from it.
+func TestElectionIsNotMisledByACauseOfTheCaller(t *testing.T) {
+	for _, cause := range []error{ErrClosed, ErrLost, ErrSteppedDown, errWork} {
+		t.Run(cause.Error(), func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				c := m.candidate(t, "a")
+				ctx, cancel := context.WithCancelCause(context.Background())
+				time.AfterFunc(time.Second, func() { cancel(cause) })
+				var done journal[TermInfo]
+				e := c.Election("e", ElectionOptions{TermDone: done.add})
+				err := e.Run(ctx, func(ctx context.Context, _ uint64) error {
+					<-ctx.Done()
+					for _, n := range m.nodes {
+						n.DB().Delete("e")
+					}
+					return nil
+				})
+				var cancelled *CancelledError
+				require.ErrorAs(t, err, &cancelled)
+				require.ErrorIs(t, err, context.Canceled)
+				require.Equal(t, cause, cancelled.Cause)
+				require.ErrorIs(t, err, ErrNotHeld, "the release is reported")
+				require.Equal(t, cause, done.all()[0].Cause)
+			})
+		})
+	}
+}
+
 // A function that has entered the hold of a leader may outlive the function of
 // Run: the lock is released after both, however the term ends.
 func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
@@ -423,9 +453,9 @@ func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
 				c := m.candidate(t, "a")
 				var working atomic.Bool
-				var done journal[TermInfo]
+				var done, overstayed journal[TermInfo]
 				stop := make(chan error, 1)
-				r := stand(t, c, ElectionOptions{TermDone: done.add}, func(ctx context.Context) error {
+				r := stand(t, c, ElectionOptions{TermDone: done.add, Overstay: overstayed.add}, func(ctx context.Context) error {
 					go c.DoWith(ctx, "e", HoldOptions{Reentrant: true}, func(ctx context.Context) error {
 						working.Store(true)
 						<-ctx.Done()
@@ -459,6 +489,8 @@ func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
 				require.False(t, b.IsLeader())
 				time.Sleep(electionTTL + 100*ms)
 				require.True(t, b.IsLeader())
+				require.Len(t, overstayed.all(), 1, "it was longer than Grace")
+				require.Equal(t, done.all()[0].Cause, overstayed.all()[0].Cause)
 				require.Less(t, done.all()[0].Until.Sub(done.all()[0].Since), electionTTL, "when the function of Run returned")
 				r.cancel()
 				<-r.err

@@ -39,7 +39,7 @@ func (l *Leadership) same(other *Leadership) bool {
 // client need not be a candidate, and needs neither Config.Fenced nor
 // Config.Owner. With an error, the Leadership is unclear, and has the error.
 func (e *Election) Leader(ctx context.Context) (Leadership, error) {
-	found, err := e.client.Inspect(ctx, e.name)
+	found, err := e.client.inspect(ctx, e.name, false)
 	if err != nil {
 		return Leadership{State: StateUnclear, Err: err}, err
 	}

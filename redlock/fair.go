@@ -57,8 +57,9 @@ var fairSuffixes = []string{queueSuffix, ticketSuffix, turnSuffix}
 type turn struct {
 	waiter Token // names the caller
 	ticket int64
-	kept   bool // the nodes may have let it in
-	over   bool // the call has got the lock
+	let    multiplex.Set // nodes that have let it in with this ticket
+	kept   bool          // that was a quorum
+	over   bool          // the call has got the lock
 }
 
 // waiting reports whether the caller keeps its place when an attempt fails.
@@ -86,10 +87,12 @@ func (c *Client) leaveQueue(r *request) {
 // fairRounds bounds how often a caller draws another ticket at once.
 const fairRounds = 3
 
-// attemptFair is an attempt that keeps the caller's place. If a later ticket
-// was let in before its own, the caller leaves the queue, and enters it anew
-// with a higher ticket under another name: nodes that have let in the old one
-// would otherwise grant its place to the new one.
+// attemptFair is an attempt that keeps the caller's place. Until a quorum has
+// let it in, each node compares its ticket: one that has not answered yet may
+// have refused it. If a later ticket was let in before its own, the caller
+// leaves the queue, and enters it anew with a higher ticket under another name:
+// nodes that have let in the old one would otherwise grant its place to the new
+// one.
 func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 	var set [largeRoom]byte
 	t := lock.form.turn
@@ -105,13 +108,14 @@ func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 		case !ok:
 			return err
 		}
-		t.kept = t.kept || held.hint.late == 0 || held.hint.admitted >= multiplex.Quorum(len(c.config.Nodes))
-		if t.kept || round == fairRounds {
+		t.let |= held.hint.admitted
+		t.kept = t.kept || t.let.Len() >= multiplex.Quorum(len(c.config.Nodes))
+		if t.kept || held.hint.late == 0 || round == fairRounds {
 			return err
 		}
 		c.leaveQueue(&request{resource: lock.resource, form: lock.form})
 		// What nodes say of one queue changes no ticket for another.
-		t.waiter, t.ticket = c.tokens.next(), max(c.tickets.Next(time.Now()), held.hint.late+1)
+		t.waiter, t.ticket, t.let = c.tokens.next(), max(c.tickets.Next(time.Now()), held.hint.late+1), 0
 	}
 }
 
@@ -119,24 +123,27 @@ func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 type queuePlaces struct {
 	place    int    // the last that was heard
 	ahead    string // the waiter before it
-	admitted int
+	admitted multiplex.Set
 	late     int64
 }
 
 // hear takes what one node said with the given code: see ask_fair.lua. It
 // reports whether the text is the value that is in the way. A ticket that no
-// other can pass is none of ours: the next attempt keeps its place all the same
-// (R32).
-func (p *queuePlaces) hear(code int, text []byte) bool {
+// other can pass is none of ours: it counts as if the node had let the caller
+// in (R32).
+func (p *queuePlaces) hear(node, code int, text []byte) bool {
 	if code == 3 {
-		if late, err := strconv.ParseInt(string(text), 10, 64); err == nil && late < pure.LastNumber {
+		if late, err := strconv.ParseInt(string(text), 10, 64); err == nil && 0 < late && late < pure.LastNumber {
 			p.late = max(p.late, late)
+			return false
 		}
-		return false
 	}
-	p.admitted++
-	if code == 1 {
+	p.admitted = p.admitted.Add(node)
+	switch code {
+	case 1:
 		return true
+	case 3:
+		return false
 	}
 	place, ahead, _ := bytes.Cut(text, blank)
 	if n, err := strconv.Atoi(string(place)); err == nil && n > p.place && len(ahead) == len(Token{}) {
@@ -148,6 +155,9 @@ func (p *queuePlaces) hear(code int, text []byte) bool {
 // tell completes the error of an attempt.
 func (p *queuePlaces) tell(held *HeldError, f *form) {
 	held.hint.late, held.hint.admitted = p.late, p.admitted
+	if f.turn != nil {
+		held.Admitted = p.admitted.Len()
+	}
 	switch {
 	case f.turn == nil:
 	case p.place > 1:

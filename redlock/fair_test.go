@@ -113,6 +113,7 @@ func TestPlacesInTheQueue(t *testing.T) {
 		held1 := (*HeldError)(nil)
 		require.ErrorAs(t, err, &held1)
 		require.Equal(t, 1, held1.Place)
+		require.GreaterOrEqual(t, held1.Admitted, 2, "until a quorum had answered")
 		require.Equal(t, "first", held1.Owner)
 		time.Sleep(30 * ms)
 		all := places[1].all()
@@ -196,6 +197,42 @@ func TestLateTickets(t *testing.T) {
 	})
 }
 
+// A caller with a low ticket that asks later does not overtake one that a
+// quorum has let in, though it heard of no higher ticket: of the nodes that
+// know it, one failed, and the other's answer was late.
+func TestTicketThatANodeRefusedInSilence(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		ask := func(c *Client, f *form) (Lock, error) {
+			lock := Lock{client: c, resource: "r", form: f, ttl: time.Minute}
+			err := c.attemptFair(t.Context(), &lock)
+			return lock, err
+		}
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		held, err := a.Fair("r").TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		a.tickets.Correct(time.Hour)
+		first := a.queueUp(a.Fair("r").wait)
+		m.nodes[0].Refuse("-ERR no", "EVALSHA")
+		_, err = ask(a, first)
+		require.ErrorIs(t, err, ErrHeld)
+		m.nodes[0].Refuse("", "EVALSHA")
+		m.nodes[1].Refuse("-ERR no", "EVALSHA")
+		m.delay(2, 20*ms)
+		second := b.queueUp(b.Fair("r").wait)
+		_, err = ask(b, second)
+		require.ErrorIs(t, err, ErrHeld)
+		m.nodes[1].Refuse("", "EVALSHA")
+		m.delay(2, 0)
+		time.Sleep(100 * ms)
+		require.NoError(t, held.Release(t.Context()))
+		_, err = ask(b, second)
+		require.ErrorIs(t, err, ErrHeld)
+		lock, err := ask(a, first)
+		require.NoError(t, err)
+		require.NoError(t, lock.Release(t.Context()))
+	})
+}
+
 // What nodes say of the tickets in one queue, true or not, changes nothing for
 // another, and delays the caller no longer than it will wait.
 func TestTicketsOfAnySize_R32(t *testing.T) {
@@ -237,7 +274,7 @@ func TestFairUnderFaults(t *testing.T) {
 						turn := &queueing{}
 						c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a AttemptInfo) {
 							held := (*HeldError)(nil)
-							if errors.As(a.Err, &held) && held.hint.admitted >= 3 {
+							if errors.As(a.Err, &held) && held.Admitted >= 3 {
 								l.admit(turn)
 							}
 						}}})
@@ -357,9 +394,10 @@ func TestFairBesideRandomRetry(t *testing.T) {
 		return all[n-1]
 	}
 	all, messages := waits(func(c *Client) (Lock, error) { return c.Fair("r").Acquire(context.Background(), time.Minute) })
-	longest := report("fair", all, messages)
+	longest, inOrder := report("fair", all, messages), messages
 	all, messages = waits(func(c *Client) (Lock, error) { return c.Acquire(context.Background(), "r", time.Minute) })
 	require.Less(t, longest, report("without order", all, messages))
+	require.Less(t, inOrder, messages/2, "the next in line acts, and not all that wait")
 }
 
 func commandsOf(m *memory) (n int) {

@@ -159,6 +159,9 @@ func TestAUserForLockers_R22(t *testing.T) {
 			require.NoError(t, err, kind)
 			lock, err = lock.Extend(t.Context(), time.Second)
 			require.NoError(t, err, kind)
+			found, err := c.Inspect(t.Context(), lock.Resource())
+			require.NoError(t, err, kind)
+			require.Contains(t, []redlock.LockState{redlock.StateHeld, redlock.StateShared}, found.State, kind)
 			require.NoError(t, lock.Release(t.Context()), kind)
 		}
 		rw := c.RW("x")
@@ -167,6 +170,14 @@ func TestAUserForLockers_R22(t *testing.T) {
 			read, err := rw.Downgrade(t.Context(), write, time.Second)
 			require.NoError(t, err)
 			require.NoError(t, read.Release(t.Context()))
+		}
+		_, err = c.Inspect(t.Context(), "plain")
+		require.NoError(t, err)
+		f.must(0, "ZADD", "lock:readers:readers", "1", "x")
+		if _, err := c.Inspect(t.Context(), "readers"); i == 0 {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, redlock.ErrNoQuorum, "it must not look free")
 		}
 		require.NoError(t, c.Close(context.Background()))
 	}

@@ -27,6 +27,10 @@ type HeldError struct {
 	// Place is the caller's place in the queue of Client.Fair when it asked, from
 	// 1 on; the holder has none. It is 0 for other locks, and for TryAcquire.
 	Place int
+	// Admitted is how many nodes said that they have the caller in that queue.
+	// If they are a quorum, it is served before each that asks later. Nodes that
+	// answered after the attempt was decided are not counted.
+	Admitted int
 
 	hint refusalHint
 }
@@ -36,9 +40,9 @@ type refusalHint struct {
 	key  string        // which the nodes push about; "": that of the resource
 	soon time.Duration // after which to try again at the latest, or 0
 	free freePermits
-	// Of a fair lock: how many nodes have let the caller into their queues, and
-	// a ticket that was let in before its own, or 0.
-	admitted int
+	// Of a fair lock: the nodes that say that they have let the caller into their
+	// queues, and a ticket that was let in before its own, or 0.
+	admitted multiplex.Set
 	late     int64
 }
 
@@ -118,7 +122,7 @@ func (r *refusals) hear(node int, text []byte) {
 		r.free = appendFree(r.free, value, r.form.permits)
 		return
 	}
-	if r.form.is(fair) && !r.places.hear(i, value) {
+	if r.form.is(fair) && !r.places.hear(node, i, value) {
 		return
 	}
 	if len(value) > pure.TokenText {

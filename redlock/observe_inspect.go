@@ -42,8 +42,32 @@ type Inspection struct {
 	// shorter (R4).
 	TTL time.Duration
 	// Agree is how many nodes agree with State: those that have the holder's
-	// key, or those that have none. It is zero in StateUnclear.
+	// key, or those that have none; in StateShared, those that have the reader
+	// or permit that most have. It is zero in StateUnclear.
 	Agree int
+	// Readers are those of a read/write lock (Client.RW): first those that a
+	// quorum has, and of these the one that stays longest. The writer is the
+	// Holder.
+	Readers []Participant
+	// WriterWaits reports that a writer waits for the readers, and a quorum
+	// lets no new one in.
+	WriterWaits bool
+	// Permits is how many permits the semaphore has (Client.Semaphore) by what
+	// a quorum records: the least number of clients whose permits may still
+	// live. Without any it is 0.
+	Permits int
+	// FreePermits is how many of them an attempt could get now: a quorum has no
+	// key for them.
+	FreePermits int
+	// PermitsHeld are the permits with keys, in the order of their numbers.
+	// Those that a quorum has are held. There may be two with one number, and
+	// numbers of Permits or more if clients differ.
+	PermitsHeld []Participant
+	// Queue are the callers that wait for a fair lock (Client.Fair), the next
+	// one first. The Holder is not among them.
+	Queue []Participant
+	// Cut reports that there may be more than MaxParticipants of one of these.
+	Cut bool
 	// Nodes are the answers, in the order of Config.Nodes.
 	Nodes []InspectedNode
 }
@@ -68,6 +92,9 @@ type InspectedNode struct {
 	// TTL is the time until the key expires. It is NoExpiry if the key does not
 	// expire: then it was set by hand, and is no lock.
 	TTL time.Duration
+	// Permits is how many permits the semaphore has by the node's record, 0 if
+	// it has none.
+	Permits int
 	// Err is why there is no answer, or nil if there is one.
 	Err error
 }
@@ -79,13 +106,16 @@ const NoExpiry time.Duration = -1
 type LockState string
 
 const (
-	// StateFree means that a quorum of nodes has no key: the resource is not
-	// held, and an attempt now would get it. If other nodes have a key, their
-	// answers show it.
+	// StateFree means that a quorum of nodes has no key, no readers and no
+	// permits: the resource is not held, and an attempt now would get it. If
+	// other nodes have a key, their answers show it.
 	StateFree LockState = "free"
 	// StateHeld means that a quorum of nodes has keys with the same token.
 	StateHeld LockState = "held"
-	// StateUnclear means neither: nodes did not answer, several clients are
+	// StateShared means that a quorum of nodes has the same reader, or the same
+	// permit, and none the whole resource: there is no Holder.
+	StateShared LockState = "shared"
+	// StateUnclear means none of these: nodes did not answer, several clients are
 	// asking at this moment, or the release of a failed attempt is still on its
 	// way. An attempt may have to wait until the keys that are left expire.
 	StateUnclear LockState = "unclear"
@@ -96,23 +126,30 @@ const (
 // slow node is reported late rather than dead.
 const inspectTimeout = 900 * time.Millisecond
 
-// Inspect asks all nodes which client holds a resource and for how long, with
-// GET in a script and PTTL, and with Config.Fenced also for the lock's number.
-// It changes nothing. It waits until each node has answered or failed, but at
-// most until ctx ends, or if ctx has no deadline, for Config.NodeTimeout, or
-// 900 ms if that is zero.
+// Inspect asks all nodes which clients hold a resource and for how long, as a
+// lock of any kind. It changes nothing. It waits until each node has answered
+// or failed, but at most until ctx ends, or if ctx has no deadline, for
+// Config.NodeTimeout, or 900 ms if that is zero.
 //
-// The questions to a node are separate commands. If a key expires or changes
-// hands between them, the answer has the value from the first and the time and
-// the number from the others. A value of more than 1,024 bytes, which is no
-// token, is not fetched (R32): its fingerprint is that of its SHA-1, computed
-// by the node.
+// The questions to a node are separate commands: GET in a script and PTTL, with
+// Config.Fenced the lock's number, and a script for each of readers, permits
+// and waiters. If a key expires or changes hands between them, the answer has
+// the value from the first and the time and the number from the others. More
+// than twenty participants of a kind cost a second round trip. A value that is
+// too long for a token is not fetched (R32): its fingerprint is that of its
+// SHA-1, computed by the node. A user who lacks the rights for read/write and
+// fair locks gets no answer of a node where there is such a lock.
 //
 // The error is ErrNoQuorum with each silent node's cause if fewer nodes than a
 // quorum answered, CancelledError if ctx ended before a quorum had answered,
 // ErrClosed, or ErrResource. What is known of the nodes is returned even with
 // an error.
 func (c *Client) Inspect(ctx context.Context, resource string) (Inspection, error) {
+	return c.inspect(ctx, resource, true)
+}
+
+// inspect is Inspect, without participants unless they are wanted.
+func (c *Client) inspect(ctx context.Context, resource string, participants bool) (Inspection, error) {
 	all := Inspection{Resource: resource, State: StateUnclear}
 	if err := checkResource(resource); err != nil {
 		return all, err
@@ -122,16 +159,15 @@ func (c *Client) Inspect(ctx context.Context, resource string) (Inspection, erro
 	}
 	limited, cancel := c.limitInspection(ctx)
 	defer cancel()
-	answers, errs := c.askForKey(limited, resource)
+	errs := c.askFor(limited, &all, participants)
 	missing := multiplex.UndecidedError{Of: len(c.config.Nodes)}
 	for i, node := range c.group.Nodes() {
 		if errs[i] != nil {
 			failed := nodeError(errs[i], i, node.Addr, ctx.Err() == nil)
 			missing.Nodes = append(missing.Nodes, failed)
-			answers[i] = InspectedNode{Err: failed}
+			all.Nodes[i] = InspectedNode{Err: failed}
 		}
-		answers[i].Addr = node.Addr
-		all.Nodes = append(all.Nodes, answers[i])
+		all.Nodes[i].Addr = node.Addr
 	}
 	quorum := multiplex.Quorum(len(all.Nodes))
 	all.sumUp(quorum)
@@ -174,51 +210,82 @@ func nodeError(err error, node int, addr string, ours bool) *multiplex.NodeError
 	return named
 }
 
-// askForKey asks each node for the key's value and time. An answer is valid
-// only if its error is nil.
-func (c *Client) askForKey(ctx context.Context, resource string) ([]InspectedNode, []error) {
-	key := c.config.Prefix + resource
-	answers := make([]InspectedNode, len(c.config.Nodes))
-	refusals := make([]error, len(answers))
-	questions := [][]byte{
-		loadLook, // an inspection is rare, and the node may have lost its scripts
-		resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", key),
-		resp.AppendCommand(nil, "PTTL", key),
+// A question is a command to each node, and what takes the replies.
+type question struct {
+	command []byte
+	take    func(node int, v resp.Value) error
+}
+
+// askFor asks each node for the key's value and time, and for participants if
+// they are wanted. The answer of a node is valid only if its error is nil.
+func (c *Client) askFor(ctx context.Context, all *Inspection, participants bool) []error {
+	key := c.config.Prefix + all.Resource
+	all.Nodes = make([]InspectedNode, len(c.config.Nodes))
+	questions := []question{
+		lookScript.load(),
+		{resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", key), func(node int, v resp.Value) error {
+			return all.Nodes[node].readValue(v)
+		}},
+		{resp.AppendCommand(nil, "PTTL", key), func(node int, v resp.Value) error {
+			return all.Nodes[node].readTTL(v)
+		}},
 	}
 	if c.fence != nil {
-		questions = append(questions, resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", key+fenceSuffix))
+		last := resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", key+fenceSuffix)
+		questions = append(questions, question{last, func(node int, v resp.Value) error {
+			return all.Nodes[node].readFence(v)
+		}})
 	}
-	errs := c.group.Query(ctx, questions, func(node, question int, v resp.Value) error {
+	if !participants {
+		return c.query(ctx, questions)
+	}
+	rolls := c.rollsOf(all.Resource)
+	for _, k := range rolls {
+		questions = append(questions, k.script.load(), k.ask(0))
+	}
+	errs := c.query(ctx, questions)
+	if more := morePages(rolls, errs); len(more) > 0 {
+		for i, err := range c.query(ctx, more) {
+			errs[i] = cmp.Or(errs[i], err)
+		}
+	}
+	all.addParticipants(rolls, errs)
+	return errs
+}
+
+// query sends the questions, and returns each node's error.
+func (c *Client) query(ctx context.Context, questions []question) []error {
+	commands := make([][]byte, len(questions))
+	for i, q := range questions {
+		commands[i] = q.command
+	}
+	refusals := make([]error, len(c.config.Nodes))
+	errs := c.group.Query(ctx, commands, func(node, question int, v resp.Value) error {
 		if v.IsError() && !isWrongType(v) {
 			// The node did answer, though with an error (R24).
 			refusals[node] = &multiplex.RefusalError{Class: conn.ClassOf(v)}
 			return nil
 		}
-		switch question {
-		case 0:
-			if lookScript.loaded(v) != nil {
-				return fmt.Errorf("%w: type %q to SCRIPT LOAD", multiplex.ErrUnexpected, v.Type())
-			}
-			return nil
-		case 1:
-			return answers[node].readValue(v)
-		case 2:
-			return answers[node].readTTL(v)
-		}
-		return answers[node].readFence(v)
+		return questions[question].take(node, v)
 	})
 	for i := range errs {
-		if errs[i] == nil {
-			errs[i] = refusals[i]
-		}
+		errs[i] = cmp.Or(errs[i], refusals[i])
 	}
-	return answers, errs
+	return errs
 }
 
-var (
-	lookScript = newScript(lua.Look)
-	loadLook   = resp.AppendCommand(nil, "SCRIPT", "LOAD", lua.Look)
-)
+// load returns the command that makes the nodes know a script: an inspection is
+// rare, and a node may have lost its scripts.
+func (s *script) load() question {
+	return question{resp.AppendCommand(nil, "SCRIPT", "LOAD", s.source), func(_ int, v resp.Value) error {
+		if s.loaded(v) != nil {
+			return fmt.Errorf("%w: type %q to SCRIPT LOAD", multiplex.ErrUnexpected, v.Type())
+		}
+		return nil
+	}}
+}
+
+var lookScript = newScript(lua.Look)
 
 // isWrongType reports whether v is the reply of GET for a key that holds no
 // string.
@@ -270,19 +337,23 @@ func (all *Inspection) sumUp(quorum int) {
 	free := 0
 	type holder struct{ holder, owner string }
 	holders := make(map[holder][]time.Duration)
-	for _, n := range all.Nodes {
+	most, sharing := all.shared()
+	for i, n := range all.Nodes {
 		switch {
 		case n.Err != nil || n.Foreign:
-		case n.Holder == "":
-			free++
-		default:
+		case n.Holder != "":
 			key := holder{n.Holder, n.Owner}
 			holders[key] = append(holders[key], n.TTL)
+		case !sharing[i]:
+			free++
 		}
 	}
-	if free >= quorum {
+	switch {
+	case free >= quorum:
 		all.State, all.Agree = StateFree, free
 		return
+	case most >= quorum:
+		all.State, all.Agree = StateShared, most
 	}
 	for holder, times := range holders {
 		if len(times) >= quorum {

@@ -85,15 +85,44 @@ func (c NodeChange) MarshalJSON() ([]byte, error) {
 // MarshalJSON returns the inspection with the names of docs/output.md.
 func (i Inspection) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		Resource string          `json:"resource"`
-		State    LockState       `json:"state"`
-		Holder   string          `json:"holder,omitempty"`
-		Owner    string          `json:"owner,omitempty"`
-		Fence    uint64          `json:"fence,omitempty"`
-		TTL      float64         `json:"ttl_ms,omitempty"`
-		Agree    int             `json:"agree"`
-		Nodes    []InspectedNode `json:"nodes"`
-	}{i.Resource, i.State, i.Holder, i.Owner, i.Fence, ttlMillis(i.TTL), i.Agree, i.Nodes})
+		Resource    string          `json:"resource"`
+		State       LockState       `json:"state"`
+		Holder      string          `json:"holder,omitempty"`
+		Owner       string          `json:"owner,omitempty"`
+		Fence       uint64          `json:"fence,omitempty"`
+		TTL         float64         `json:"ttl_ms,omitempty"`
+		Agree       int             `json:"agree"`
+		Readers     []Participant   `json:"readers,omitempty"`
+		WriterWaits bool            `json:"writer_waits,omitempty"`
+		Permits     int             `json:"permits,omitempty"`
+		FreePermits *int            `json:"free_permits,omitempty"`
+		PermitsHeld []Participant   `json:"permits_held,omitempty"`
+		Queue       []Participant   `json:"queue,omitempty"`
+		Cut         bool            `json:"cut,omitempty"`
+		Nodes       []InspectedNode `json:"nodes"`
+	}{
+		i.Resource, i.State, i.Holder, i.Owner, i.Fence, ttlMillis(i.TTL), i.Agree, i.Readers, i.WriterWaits,
+		i.Permits, i.freeOf(), i.PermitsHeld, i.Queue, i.Cut, i.Nodes,
+	})
+}
+
+// freeOf returns nil where there is no semaphore.
+func (i *Inspection) freeOf() *int {
+	if i.Permits == 0 {
+		return nil
+	}
+	return &i.FreePermits
+}
+
+// MarshalJSON returns the participant with the names of docs/output.md.
+func (p Participant) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Number int     `json:"number"`
+		Holder string  `json:"holder"`
+		Owner  string  `json:"owner,omitempty"`
+		TTL    float64 `json:"ttl_ms"`
+		Nodes  []int   `json:"nodes"`
+	}{p.Number, p.Holder, p.Owner, ttlMillis(p.TTL), p.Nodes})
 }
 
 // MarshalJSON returns the node's answer with the names of docs/output.md.
@@ -105,8 +134,9 @@ func (n InspectedNode) MarshalJSON() ([]byte, error) {
 		Fence   uint64  `json:"fence,omitempty"`
 		Foreign bool    `json:"foreign,omitempty"`
 		TTL     float64 `json:"ttl_ms,omitempty"`
+		Permits int     `json:"permits,omitempty"`
 		Err     string  `json:"error,omitempty"`
-	}{n.Addr, n.Holder, n.Owner, n.Fence, n.Foreign, ttlMillis(n.TTL), textOf(n.Err)})
+	}{n.Addr, n.Holder, n.Owner, n.Fence, n.Foreign, ttlMillis(n.TTL), n.Permits, textOf(n.Err)})
 }
 
 // MarshalJSON returns the numbers with the names of docs/output.md.

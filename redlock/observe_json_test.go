@@ -14,7 +14,7 @@ import (
 // Names are words joined by "_", and every exported field has one: the test
 // finds a field that was added to a struct but not to its JSON form.
 func TestJSONNames(t *testing.T) {
-	for _, v := range []any{NodeStatus{}, NodeChange{}, Inspection{}, InspectedNode{}, Stats{}, CallCounts{}, NodeCounts{}} {
+	for _, v := range []any{NodeStatus{}, NodeChange{}, Inspection{}, InspectedNode{}, Participant{}, Stats{}, CallCounts{}, NodeCounts{}} {
 		kind := reflect.TypeOf(v)
 		full := reflect.New(kind).Elem()
 		exported := 0

@@ -310,6 +310,48 @@ func TestDowngradeThatIsNotHeard_R7(t *testing.T) {
 	})
 }
 
+// A lock that was downgraded keeps the position of the writer's claim. Where
+// the connection of that claim could not be killed, the server may execute it
+// after the release, which is therefore repeated (R8).
+func TestDowngradeKeepsThePositionOfTheWriter_R8(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		rw := m.client(t, Config{}).RW("r")
+		released := func() (n int) {
+			for _, e := range m.nodes[0].Log() {
+				if e.Args[0] == "EVALSHA" && e.Args[1] == releaseReadScript.digest {
+					n++
+				}
+			}
+			return n
+		}
+		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+			return []byte("-NOPERM no permissions to run the 'client|kill' command\r\n"), len(args) > 1 && args[1] == "KILL"
+		})
+		m.nodes[0].Pause()
+		write, err := rw.Write().TryAcquire(t.Context(), 10*time.Second)
+		require.NoError(t, err)
+		m.link(0).Reset()
+		m.nodes[0].Resume()
+		time.Sleep(2 * time.Second)
+		require.Equal(t, NodeState("up"), rw.client.Nodes()[0].State)
+
+		read, err := rw.Downgrade(t.Context(), write, 10*time.Second)
+		require.NoError(t, err)
+		require.NoError(t, read.Release(t.Context()))
+		time.Sleep(5 * time.Second)
+		require.Greater(t, released(), 1, "the server may still execute the writer's claim")
+		time.Sleep(20 * time.Second)
+		require.Zero(t, m.keys())
+
+		all := released()
+		read, err = rw.Read().TryAcquire(t.Context(), time.Second)
+		require.NoError(t, err)
+		require.NoError(t, read.Release(t.Context()))
+		time.Sleep(5 * time.Second)
+		require.Equal(t, all+1, released(), "that one was sent on the new connection alone")
+	})
+}
+
 // Holds of readers and writers renew themselves, and do their work.
 func TestHoldsOfReadersAndWriters(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {

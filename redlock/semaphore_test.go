@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -289,14 +290,16 @@ func TestTextsOfPermitsAndPlaces_R32(t *testing.T) {
 	}
 	token := new(tokens).next().Reveal()
 	p := queuePlaces{}
-	for _, text := range []string{"", "x", "-1 " + token, "3", "3 short", "2 " + token, "1 " + token} {
-		require.False(t, p.hear(2, []byte(text)))
+	for node, text := range []string{"", "x", "-1 " + token, "3", "3 short", "2 " + token, "1 " + token} {
+		require.False(t, p.hear(node, 2, []byte(text)))
 	}
-	require.Equal(t, queuePlaces{place: 2, ahead: token, admitted: 7}, p)
-	require.True(t, p.hear(1, nil))
-	for _, text := range []string{"", "x", "-5", "17", "9007199254740991", "9999999999999999999"} {
-		require.False(t, p.hear(3, []byte(text)))
+	require.Equal(t, queuePlaces{place: 2, ahead: token, admitted: multiplex.All(7)}, p)
+	require.True(t, p.hear(7, 1, nil))
+	require.False(t, p.hear(8, 3, []byte("17")))
+	require.Equal(t, multiplex.All(8), p.admitted)
+	for i, text := range []string{"", "x", "-5", "9007199254740991", "9999999999999999999"} {
+		require.False(t, p.hear(9+i, 3, []byte(text)), "what no ticket can pass is passed over")
 	}
 	require.EqualValues(t, 17, p.late)
-	require.Equal(t, 8, p.admitted)
+	require.Equal(t, 13, p.admitted.Len())
 }

@@ -168,17 +168,19 @@ func TestFairScripts(t *testing.T) {
 	t.Log("seed", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	codes := make(map[byte]int)
-	for i := range 3000 {
+	for i := range 5000 {
 		waiter := []string{"a", "b", "c", "d"}[r.IntN(4)]
 		lease, value, ttl := "f:queue:"+waiter, "by "+waiter, strconv.Itoa((1+r.IntN(9))*100_000_000)
 		var command []string
 		switch r.IntN(6) {
 		case 0, 1, 2, 3:
 			mode := []string{"new", "keep", "keep", "try"}[r.IntN(4)]
-			ticket := strconv.FormatInt(1_700_000_000_000_000+int64(i+r.IntN(40)), 10)
+			ticket := strconv.FormatInt(1_700_000_000_000_000+int64(i+r.IntN(200)), 10)
+			// One that is half as long as another is due for renewal by that.
+			leases := []string{"100000000", "200000000"}[r.IntN(2)]
 			command = []string{
 				"EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", lease,
-				value, ttl, waiter, ticket, mode, "100000000", "f:queue:",
+				value, ttl, waiter, ticket, mode, leases, "f:queue:",
 			}
 		case 4:
 			command = []string{

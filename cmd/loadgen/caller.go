@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/bench"
+	records "github.com/redmux/redmux/internal/proof/history"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -100,14 +101,20 @@ type caller[L bench.Lease] struct {
 	ctx      context.Context // parent of the attempts' contexts
 	cancel   context.CancelFunc
 	random   *rand.Rand
-	choose   func() int  // among shared resources; nil if each caller has its own
-	picked   []int       // the resources of this attempt
-	names    []string    // of these
-	mine     []claim     // on these
+	choose   func() int // among shared resources; nil if each caller has its own
+	picked   []int      // the resources of this attempt
+	names    []string   // of these
+	mine     []claim    // on these
+	reads    bool       // of rw: this attempt is for a reader
+	form     records.Form
+	room     int         // how many callers may have the resource with this lock
 	recent   *shard      // for the sampler, which reads it during the phase
 	sleeper  *time.Timer // one for all sleeps; stopped between them
 	attempts int64       // the number of the latest attempt, counted from the session's start
 	line     []byte      // of the history
+	quorum   int         // of nodes that have a caller in a queue
+
+	semaphores map[int]redlock.Locker // by resource
 }
 
 func newCaller[L bench.Lease](locker bench.Locker[L], p *phase, id int) *caller[L] {
@@ -119,6 +126,8 @@ func newCaller[L bench.Lease](locker bench.Locker[L], p *phase, id int) *caller[
 		random:   rand.New(rand.NewPCG(p.flags.Seed, uint64(id))),
 		sleeper:  time.NewTimer(time.Hour),
 		attempts: p.attempts[id],
+
+		semaphores: make(map[int]redlock.Locker),
 	}
 	c.sleeper.Stop()
 	c.recent = p.recent.of(id)
@@ -128,6 +137,10 @@ func newCaller[L bench.Lease](locker bench.Locker[L], p *phase, id int) *caller[
 	// A cancellable context of its own, as a request has: callers would contend
 	// for a shared one.
 	c.ctx, c.cancel = context.WithCancel(p.waits)
+	if nodes, ok := any(locker).(interface{ Nodes() []redlock.NodeStatus }); ok && c.flags.Kind.fair && c.history != nil {
+		c.quorum = len(nodes.Nodes())/2 + 1
+		c.ctx = context.WithValue(c.ctx, askedKey{}, c.asked)
+	}
 	return c
 }
 
@@ -181,12 +194,12 @@ func (c *caller[L]) attempt(due time.Duration) (ok bool) {
 	until := c.clock.at(lease.Until())
 	c.noteLease(done, evGrant, lease, until)
 
-	// From here to the free below, this caller claims to be the only holder of
-	// the resource. The claim is freed before the release is sent, because from
+	// From here to the free below, this caller claims to be a holder of the
+	// resource, and the only one if the kind of lock says so. The claim is freed before the release is sent, because from
 	// then on another caller may rightly be granted the lock.
 	c.mine = c.mine[:0]
 	for _, i := range c.picked {
-		mine, violated := c.owners[i].take(c.id, until, c.clock.now)
+		mine, violated := c.take(i, until)
 		if violated {
 			c.violations.Add(1)
 		}
@@ -194,7 +207,7 @@ func (c *caller[L]) attempt(due time.Duration) (ok bool) {
 	}
 	c.sleep(c.flags.Hold.next(c.random))
 	for k, i := range c.picked {
-		c.owners[i].free(c.mine[k])
+		c.free(i, c.mine[k])
 	}
 	c.giveUp(lease, until)
 	return true
@@ -305,10 +318,7 @@ func (c *caller[L]) note(at time.Duration, ev event) {
 	if c.history == nil {
 		return
 	}
-	for _, i := range c.picked {
-		c.line = c.history.append(c.line[:0], entry{at: at, client: c.id, resource: c.resources[i], attempt: c.attempts, event: ev})
-		c.history.write(c.line)
-	}
+	c.write(entry{at: at, client: c.id, attempt: c.attempts, event: ev})
 }
 
 func (c *caller[L]) noteLease(at time.Duration, ev event, lease L, until time.Duration) {
@@ -322,6 +332,15 @@ func (c *caller[L]) noteLease(at time.Duration, ev event, lease L, until time.Du
 	}
 	if fenced, ok := any(lease).(interface{ Fence() uint64 }); ok && ev == evGrant {
 		e.fence = fenced.Fence()
+	}
+	c.write(e)
+}
+
+// write writes a line for each resource.
+func (c *caller[L]) write(e entry) {
+	e.form = c.form
+	if e.form == records.PermitForm {
+		e.permits = c.room
 	}
 	for _, i := range c.picked {
 		e.resource = c.resources[i]

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"math"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -62,4 +65,58 @@ func (w *ownerWord) free(mine claim) {
 	if mine != 0 {
 		w.CompareAndSwap(uint64(mine), 0)
 	}
+}
+
+// A crowd records the callers of this process that hold a resource which several
+// may hold. Like an ownerWord it compares ends of validity. It is not made for
+// speed.
+type crowd struct {
+	mu  sync.Mutex // guards the following
+	all []holder
+}
+
+// A holder has a claim, and room for so many holders with it.
+type holder struct {
+	claim
+	room int
+}
+
+// take claims the resource for a caller, like ownerWord.take. It reports a
+// violation if there are more holders now than one of them has room for.
+func (c *crowd) take(caller int, until time.Duration, room int, now func() time.Duration) (mine claim, violated bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mine, at := newClaim(caller, until), now()
+	if at >= mine.until() {
+		return 0, false
+	}
+	c.all = slices.DeleteFunc(c.all, func(h holder) bool { return h.until() <= at })
+	c.all = append(c.all, holder{mine, room})
+	least := math.MaxInt
+	for _, h := range c.all {
+		least = min(least, h.room)
+	}
+	return mine, len(c.all) > least
+}
+
+func (c *crowd) free(mine claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = slices.DeleteFunc(c.all, func(h holder) bool { return h.claim == mine })
+}
+
+// take and free claim a resource and end the claim.
+func (c *caller[L]) take(resource int, until time.Duration) (mine claim, violated bool) {
+	if c.flags.Kind.shared() {
+		return c.crowds[resource].take(c.id, until, c.room, c.clock.now)
+	}
+	return c.owners[resource].take(c.id, until, c.clock.now)
+}
+
+func (c *caller[L]) free(resource int, mine claim) {
+	if c.flags.Kind.shared() {
+		c.crowds[resource].free(mine)
+		return
+	}
+	c.owners[resource].free(mine)
 }

@@ -54,3 +54,34 @@ func TestClaimHoldsItsEnd(t *testing.T) {
 	require.NotEqual(t, newClaim(0, time.Second), newClaim(1, time.Second))
 	require.Zero(t, newClaim(0, math.MinInt64).until(), "an end before the process began")
 }
+
+// Readers share, a writer is alone, and of different numbers of permits the
+// least counts; whose time is over is no holder.
+func TestCrowd(t *testing.T) {
+	const s, many = time.Second, math.MaxInt
+	var c crowd
+	a, violated := c.take(1, 10*s, many, at(s))
+	require.False(t, violated)
+	_, violated = c.take(2, 5*s, many, at(s))
+	require.False(t, violated, "another reader")
+	w, violated := c.take(3, 20*s, 1, at(2*s))
+	require.True(t, violated, "a writer under readers")
+	c.free(w)
+	c.free(a)
+	w, violated = c.take(3, 20*s, 1, at(6*s))
+	require.False(t, violated, "the first was released, and the second is over")
+	_, violated = c.take(1, 20*s, many, at(7*s))
+	require.True(t, violated, "a reader under a writer")
+	c.free(w)
+
+	c = crowd{}
+	for i := range 3 {
+		_, violated = c.take(i, 10*s, 3, at(s))
+		require.False(t, violated)
+	}
+	late, violated := c.take(3, 9*s, 3, at(9*s))
+	require.False(t, violated, "it was paused for too long, and holds nothing")
+	require.Zero(t, late)
+	_, violated = c.take(3, 10*s, 3, at(9*s))
+	require.True(t, violated)
+}

@@ -37,7 +37,7 @@ type flags struct {
 	// What the callers do.
 	Keys        int           `placeholder:"M" help:"Resources the callers compete for. 0: each has its own."`
 	Dist        dist          `default:"uniform" placeholder:"DIST" help:"How callers choose among --keys: uniform (default), or zipf:1.1 with that exponent."`
-	Kind        kind          `default:"plain" placeholder:"KIND" help:"What is locked: plain (default); fenced, with a number that only increases; fair, in order; or multi:3, so many of --keys at once."`
+	Kind        kind          `default:"plain" placeholder:"KIND" help:"What is locked: plain (default); fenced, with a number that only increases; fair, in order; multi:3, so many of --keys at once; rw:90, readers and writers with so many percent of readers; or permits:5, up to so many holders."`
 	Prefix      string        `help:"What the names of resources begin with."`
 	TTL         time.Duration `name:"ttl" default:"10s" help:"Of the locks."`
 	Hold        hold          `default:"0s" help:"How long a lock is held; exp:5ms is a random time with that mean."`

@@ -51,6 +51,8 @@ type entry struct {
 	token    *redlock.Token // nil if there is none
 	until    time.Duration  // 0 if there is none
 	fence    uint64         // 0 if there is none
+	form     records.Form
+	permits  int // of a semaphore
 }
 
 // write appends a line from the caller's own buffer, which it does not keep:
@@ -66,6 +68,8 @@ func (h *history) append(b []byte, e entry) []byte {
 		Attempt:  uint64(e.attempt),
 		Ev:       e.event,
 		Fence:    e.fence,
+		Form:     e.form,
+		Permits:  e.permits,
 	}
 	if e.until != 0 {
 		line.Until = h.clock.system(e.until)

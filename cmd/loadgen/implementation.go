@@ -51,6 +51,9 @@ func (f *flags) redlockConfig(name string, urls []string) (redlock.Config, error
 		NodeTimeout: f.NodeTimeout,
 		MaxTTL:      f.MaxTTL,
 	}
+	if f.Kind.fair && f.History != "" {
+		cfg.Tracer = traceAsked
+	}
 	if f.MaxTTL == 0 && f.TTL > redlock.DefaultMaxTTL {
 		cfg.MaxTTL = f.TTL
 	}

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redmux/redmux/bench"
+	records "github.com/redmux/redmux/internal/proof/history"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -17,9 +20,13 @@ type kind struct {
 	fenced  bool // with a number that only increases
 	several int  // resources at once, 0 for one
 	fair    bool // callers of all processes are served in order
+	rw      bool // readers and writers
+	reads   int  // the share of readers in percent
+	permits int  // of the semaphore that each resource is, 0 for none
 }
 
-// UnmarshalText reads "plain", "fenced", "fair" or "multi:3".
+// UnmarshalText reads "plain", "fenced", "fair", "multi:3", "rw:90" or
+// "permits:5".
 func (k *kind) UnmarshalText(text []byte) error {
 	name, number, counted := strings.Cut(string(text), ":")
 	n, err := strconv.Atoi(number)
@@ -32,8 +39,13 @@ func (k *kind) UnmarshalText(text []byte) error {
 		*k = kind{fair: true}
 	case name == "multi" && err == nil && n > 1 && n <= redlock.MaxResources:
 		*k = kind{several: n}
+	case name == "rw" && err == nil && n >= 0 && n <= 100:
+		*k = kind{rw: true, reads: n}
+	case name == "permits" && err == nil && n > 0 && n <= redlock.MaxPermits:
+		*k = kind{permits: n}
 	default:
-		return fmt.Errorf(`want "plain", "fenced", "fair", or "multi:N" for locks on 2 to %d resources each`, redlock.MaxResources)
+		return fmt.Errorf(`want "plain", "fenced", "fair", "multi:N" for locks on 2 to %d resources each, "rw:PERCENT" with the share `+
+			`of readers, or "permits:N" for semaphores of 1 to %d`, redlock.MaxResources, redlock.MaxPermits)
 	}
 	return nil
 }
@@ -47,8 +59,31 @@ func (k kind) String() string {
 		return "fair"
 	case k.several > 0:
 		return "multi:" + strconv.Itoa(k.several)
+	case k.rw:
+		return "rw:" + strconv.Itoa(k.reads)
+	case k.permits > 0:
+		return "permits:" + strconv.Itoa(k.permits)
 	}
 	return "plain"
+}
+
+// shared reports whether several callers may have a lock of this kind.
+func (k kind) shared() bool { return k.rw || k.permits > 0 }
+
+// form returns the form of an attempt's lock in the history, and how many
+// callers may have the resource at one time with it.
+func (k kind) form(reads bool) (form records.Form, room int) {
+	switch {
+	case k.fair:
+		return records.FairForm, 1
+	case k.permits > 0:
+		return records.PermitForm, k.permits
+	case k.rw && reads:
+		return records.ReadForm, math.MaxInt
+	case k.rw:
+		return records.WriteForm, 1
+	}
+	return records.PlainForm, 1
 }
 
 // validateKind refuses a kind that there are too few resources for, or that not
@@ -78,6 +113,8 @@ var _ allLocker[redlock.Lock] = (*redlock.Client)(nil)
 
 // pick chooses the resources of the next attempt.
 func (c *caller[L]) pick() {
+	c.reads = c.flags.Kind.rw && c.random.IntN(100) < c.flags.Kind.reads
+	c.form, c.room = c.flags.Kind.form(c.reads)
 	c.picked = c.picked[:0]
 	if c.choose == nil {
 		c.picked = append(c.picked, c.id)
@@ -96,34 +133,84 @@ func (c *caller[L]) pick() {
 
 // once and again are TryAcquire and Acquire of what was picked.
 func (c *caller[L]) once(ctx context.Context) (L, error) {
-	if c.flags.Kind.several > 0 {
+	switch k := c.flags.Kind; {
+	case k.several > 0:
 		return any(c.locker).(allLocker[L]).TryAcquireAll(ctx, c.names, c.flags.TTL)
-	}
-	if c.flags.Kind.fair {
-		return leaseOf[L](c.fair().TryAcquire(ctx, c.flags.TTL))
+	case k.fair || k.shared():
+		return leaseOf[L](c.kindred().TryAcquire(ctx, c.flags.TTL))
 	}
 	return c.locker.TryAcquire(ctx, c.resources[c.picked[0]], c.flags.TTL)
 }
 
 func (c *caller[L]) again(ctx context.Context) (L, error) {
-	if c.flags.Kind.several > 0 {
+	switch k := c.flags.Kind; {
+	case k.several > 0:
 		return any(c.locker).(allLocker[L]).AcquireAll(ctx, c.names, c.flags.TTL)
-	}
-	if c.flags.Kind.fair {
-		return leaseOf[L](c.fair().Acquire(ctx, c.flags.TTL))
+	case k.fair || k.shared():
+		return leaseOf[L](c.kindred().Acquire(ctx, c.flags.TTL))
 	}
 	return c.locker.Acquire(ctx, c.resources[c.picked[0]], c.flags.TTL)
 }
 
-// fair returns what acquires the lock that was picked in order.
-func (c *caller[L]) fair() redlock.Locker {
-	return any(c.locker).(interface {
-		Fair(name string) redlock.Locker
-	}).Fair(c.resources[c.picked[0]])
+// A kindLocker has the kinds of locks that are no plain ones.
+type kindLocker interface {
+	Fair(name string) redlock.Locker
+	Semaphore(name string, permits int) redlock.Locker
+	RW(name string) redlock.RWLock
 }
 
-// leaseOf returns the lock as a caller's lease, which allocates: fair locks do
+var _ kindLocker = (*redlock.Client)(nil)
+
+// kindred returns what acquires the lock that was picked.
+func (c *caller[L]) kindred() redlock.Locker {
+	client, name := any(c.locker).(kindLocker), c.resources[c.picked[0]]
+	switch k := c.flags.Kind; {
+	case k.fair:
+		return client.Fair(name)
+	case k.rw && c.reads:
+		return client.RW(name).Read()
+	case k.rw:
+		return client.RW(name).Write()
+	}
+	kept, ok := c.semaphores[c.picked[0]]
+	if !ok { // it remembers which permit was free
+		kept = client.Semaphore(name, c.flags.Kind.permits)
+		c.semaphores[c.picked[0]] = kept
+	}
+	return kept
+}
+
+// leaseOf returns the lock as a caller's lease, which allocates: such locks do
 // in any case.
 func leaseOf[L bench.Lease](lock redlock.Lock, err error) (L, error) {
 	return any(lock).(L), err
+}
+
+// placeTime is for how long a place in a queue is certain after a question:
+// half of what the nodes keep it.
+const placeTime = 250 * time.Millisecond
+
+// askedKey is the key of a context's function that takes its attempts.
+type askedKey struct{}
+
+// traceAsked is the tracer of clients with fair locks, whose history has the
+// places of callers that wait.
+var traceAsked = &redlock.Tracer{AttemptDone: func(ctx context.Context, a redlock.AttemptInfo) {
+	if asked, ok := ctx.Value(askedKey{}).(func(context.Context, redlock.AttemptInfo)); ok {
+		asked(ctx, a)
+	}
+}}
+
+// asked notes that a quorum of nodes has the caller in the queue.
+func (c *caller[L]) asked(ctx context.Context, a redlock.AttemptInfo) {
+	held := (*redlock.HeldError)(nil)
+	if !errors.As(a.Err, &held) || held.Admitted < c.quorum {
+		return
+	}
+	until := a.Start.Add(placeTime)
+	if leaves, ok := ctx.Deadline(); ok && leaves.Before(until) {
+		until = leaves
+	}
+	at := c.clock.now()
+	c.write(entry{at: at, client: c.id, attempt: c.attempts, event: records.Queued, until: c.clock.at(until)})
 }

@@ -22,6 +22,7 @@ type phase struct {
 
 	resources []string
 	owners    []ownerWord // one per resource
+	crowds    []crowd     // instead of owners, of locks that callers share
 	attempts  []int64     // per caller, numbered over all phases
 
 	halted     atomic.Bool
@@ -59,6 +60,9 @@ func newPhase(f *flags, c clock, h *history, resources []string, attempts []int6
 		callers:   make([]counters, f.Clients),
 		recent:    newRecent(f.Clients),
 		began:     make(chan struct{}),
+	}
+	if f.Kind.shared() {
+		p.crowds = make([]crowd, len(resources))
 	}
 	if f.Rate > 0 {
 		p.pacer = newPacer(f.Rate, p.quit)

@@ -60,6 +60,9 @@ func describeWork(f *flags) string {
 			what += " (" + f.Dist.String() + ")"
 		}
 	}
+	if f.Kind.rw || f.Kind.fair || f.Kind.permits > 0 {
+		what += ", " + f.Kind.String()
+	}
 	s := fmt.Sprintf("%s in a closed loop, %s, TTL %v", count(f.Clients, "caller"), what, f.TTL)
 	if f.Rate > 0 {
 		s = fmt.Sprintf("%s in an open loop of %s attempts/s, %s, TTL %v", count(f.Clients, "caller"), plain(f.Rate), what, f.TTL)

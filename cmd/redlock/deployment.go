@@ -110,6 +110,22 @@ func (d *deployment) open(ctx context.Context, config redlock.Config) (*redlock.
 	return redlock.New(context.WithoutCancel(ctx), config) // an interrupt ends the first look, which shows what is known
 }
 
+// onlooker makes a client that only inspects: it neither writes seals nor needs
+// to quarantine nodes.
+func (d *deployment) onlooker(ctx context.Context, p *process) (*redlock.Client, error) {
+	config, err := d.config(p)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxTTL, config.Forgetful = 0, true
+	client, err := d.open(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	d.settle(ctx, client, time.Second, nil)
+	return client, nil
+}
+
 // openFor makes a client for locks with a TTL, fenced or not, if a quorum can be
 // connected within most. It waits longer for votes than a service would: a command takes
 // only one lock, and a fresh connection to a busy machine is slow (R6).

@@ -35,7 +35,9 @@ func (f *forcing) Validate() error {
 }
 
 // forceHelp is the part of --help about --force.
-const forceHelp = `With --force, no token is needed: use it for a lock whose holder is dead, when you cannot wait for the TTL. The key on each master is shown by its fingerprint and TTL. After a yes, the keys that still have the value that was shown are deleted; a lock that another client got meanwhile is left alone and reported. A holder that is alive is not told: it works on until its next renewal. Exit code: 0 deleted, 1 the answer was not yes, 69 less than a quorum answered, 75 a key was left alone.
+const forceHelp = `With --force, no token is needed: use it for a lock whose holder is dead, when you cannot wait for the TTL. The key on each master is shown by its fingerprint and TTL. After a yes, the keys that still have the value that was shown are deleted; a lock that another client got meanwhile is left alone and reported. A holder that is alive is not told: it works on until its next renewal. Exit code: 0 deleted, 1 the answer was not yes, 69 less than a quorum answered, 75 a key was left alone, or readers or permits are held.
+
+A permit is a key of its own, and so has to be named: release --force workers#3. Readers are never taken from: wait for their TTL. The lock of a fair lock is the key of its name, and goes to the next in the queue.
 `
 
 // forceRelease takes a lock from its holder: it shows the key of the resource
@@ -68,7 +70,10 @@ func forceRelease(p *process, d *deployment, resource string, yes bool) error {
 		return err
 	}
 	if f.count(shown) == 0 {
-		return f.nothing(p.stdout)
+		if err := f.nothing(p.stdout); err != nil {
+			return err
+		}
+		return others(ctx, p, d, resource)
 	}
 	if !yes {
 		if err := confirm(ctx, p, f.count(shown)); err != nil {
@@ -85,7 +90,25 @@ func forceRelease(p *process, d *deployment, resource string, yes bool) error {
 	if _, err := fmt.Fprint(p.stdout, f.outcome(probes)); err != nil {
 		return err
 	}
-	return f.verdict()
+	if err := f.verdict(); err != nil {
+		return err
+	}
+	return others(deleting, p, d, resource)
+}
+
+// others returns an error if the resource is held by readers, or permits of it
+// are: these have keys of their own. If the nodes do not say, there is none.
+func others(ctx context.Context, p *process, d *deployment, resource string) error {
+	client, err := d.onlooker(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer shut(client)
+	found, err := client.Inspect(ctx, resource)
+	if err != nil || len(onQuorum(found, found.Readers))+len(onQuorum(found, found.PermitsHeld)) == 0 {
+		return nil
+	}
+	return &exitError{exitHeld, errors.New("readers or permits are held, and left alone: see redlock status, and --help")}
 }
 
 // forced is the key of a resource on all nodes.

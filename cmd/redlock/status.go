@@ -20,16 +20,19 @@ type statusCommand struct {
 
 // Help is what --help shows below the first line.
 func (*statusCommand) Help() string {
-	return `Each master is asked for the key of the resource. A holder is shown by the fingerprint of its token (redlock.Token.Fingerprint), which does not reveal the token. The verdict is one of
+	return `Each master is asked for the keys of the resource: those of a lock, of readers, of the permits of a semaphore, and of the queue of a fair lock. You need not say which kind it is. A holder is shown by the fingerprint of its token (redlock.Token.Fingerprint), which does not reveal the token. The verdict is one of
 
     held      a quorum of masters has one holder's key
-    free      a quorum has no key: an attempt now would get the lock
+    shared    a quorum has the same reader, or the same permit
+    free      a quorum has none of these: an attempt now would get the lock
     foreign   keys of another kind are in the way, such as a lock of Redisson (a hash), a counter or a list; another program may be
               using them
     remains   none of these, and no client holds it, whatever the missing answers are: there are remains of failed attempts, or
               several clients are asking right now
     unclear   it may be held: that depends on masters that did not answer
     unknown   less than a quorum answered
+
+Readers, permits and waiters have tables of their own, with the masters that have each of them: one that less than a quorum has is coming or leaving, or remains of a failed attempt. A waiter is shown by a fingerprint, too, and by its place and the rest of its lease, which it renews while it waits.
 
 A key of another kind is shown by its type, size and TTL, never by its content. It may be a lock that is held: find the program that uses it, and give one of the two another prefix.
 
@@ -54,18 +57,11 @@ func (c *statusCommand) Run(p *process, d *deployment) error {
 		return err
 	}
 	defer closeAll(probes)
-	config, err := d.config(p)
-	if err != nil {
-		return err
-	}
-	// This command neither writes seals nor needs to quarantine nodes.
-	config.MaxTTL, config.Forgetful = 0, true
-	client, err := d.open(ctx, config)
+	client, err := d.onlooker(ctx, p)
 	if err != nil {
 		return err
 	}
 	defer shut(client)
-	d.settle(ctx, client, time.Second, nil)
 	place := screenOf(p.stdout)
 	return c.show(ctx, p, func(ctx context.Context) (view, error) {
 		found, err := client.Inspect(ctx, c.Resource)
@@ -81,6 +77,7 @@ type verdict string
 
 const (
 	verdictHeld    verdict = "held"
+	verdictShared  verdict = "shared"
 	verdictFree    verdict = "free"
 	verdictForeign verdict = "foreign"
 	verdictRemains verdict = "remains"
@@ -91,7 +88,7 @@ const (
 // judge returns the verdict. Instead of unclear it is remains or foreign if no
 // holder can have a quorum, whatever is unknown.
 func judge(found redlock.Inspection, kinds []kind) verdict {
-	missing, most, foreign := 0, 0, 0
+	missing, most, foreign := 0, mostOnOne(found), 0
 	holders := make(map[string]int)
 	for i, n := range found.Nodes {
 		if isForeign(n, kindAt(kinds, i)) {
@@ -114,6 +111,8 @@ func judge(found redlock.Inspection, kinds []kind) verdict {
 		return verdictHeld
 	case found.State == redlock.StateFree:
 		return verdictFree
+	case found.State == redlock.StateShared:
+		return verdictShared
 	case most+missing >= quorum:
 		return verdictUnclear
 	case foreign > 0:
@@ -132,21 +131,23 @@ type nodeReport struct {
 	Type    string   `json:"type,omitempty"`    // the server's type of a key of another kind
 	Kind    string   `json:"kind,omitempty"`    // the same in words
 	TTL     *float64 `json:"ttl_ms,omitempty"`  // -1 for a key that never expires
+	Permits int      `json:"permits,omitempty"` // as the node records
 	Error   string   `json:"error,omitempty"`
 }
 
 // statusReport is what the nodes say of a resource, for programs.
 type statusReport struct {
-	At       time.Time    `json:"at"`
-	Resource string       `json:"resource"`
-	Verdict  verdict      `json:"verdict"`
-	Holder   string       `json:"holder,omitempty"`
-	Owner    string       `json:"owner,omitempty"`  // the holder's label
-	TTL      *float64     `json:"ttl_ms,omitempty"` // how long a quorum will have the holder's key
-	Agree    int          `json:"agree"`
-	Quorum   int          `json:"quorum"`
-	Nodes    []nodeReport `json:"nodes"`
-	Error    string       `json:"error,omitempty"`
+	At       time.Time `json:"at"`
+	Resource string    `json:"resource"`
+	Verdict  verdict   `json:"verdict"`
+	Holder   string    `json:"holder,omitempty"`
+	Owner    string    `json:"owner,omitempty"`  // the holder's label
+	TTL      *float64  `json:"ttl_ms,omitempty"` // how long a quorum will have the holder's key
+	Agree    int       `json:"agree"`
+	Quorum   int       `json:"quorum"`
+	participants
+	Nodes []nodeReport `json:"nodes"`
+	Error string       `json:"error,omitempty"`
 }
 
 // statusView returns the view of an inspection.
@@ -155,27 +156,35 @@ func statusView(place screen, found redlock.Inspection, kinds []kind, err error)
 	r := statusReport{
 		At: time.Now(), Resource: found.Resource, Verdict: v, Holder: found.Holder, Owner: found.Owner, Agree: found.Agree,
 		Quorum: multiplex.Quorum(len(found.Nodes)), TTL: ttlNumber(found.TTL, found.Holder != ""), Error: errorText(err),
+		participants: participantsOf(found),
 	}
 	if v == verdictForeign {
 		r.Holder, r.Owner, r.TTL, r.Agree = "", "", nil, 0 // what a quorum has may be a counter
 	}
 	rows := [][]string{{"NODE", "HOLDER", "TTL"}}
+	if found.Permits > 0 {
+		rows[0] = append(rows[0], "PERMITS")
+	}
 	for i, n := range found.Nodes {
-		row := nodeReport{Addr: n.Addr, Holder: n.Holder, Owner: n.Owner, TTL: ttlNumber(n.TTL, n.Holder != "" || n.Foreign), Error: errorText(n.Err)}
+		row := nodeReport{Addr: n.Addr, Holder: n.Holder, Owner: n.Owner, TTL: ttlNumber(n.TTL, n.Holder != "" || n.Foreign), Permits: n.Permits, Error: errorText(n.Err)}
 		if k := kindAt(kinds, i); isForeign(n, k) {
 			row.Foreign, row.Holder, row.Owner, row.Type, row.Kind = true, "", "", plain(k.Type), kindName(k)
 		}
 		r.Nodes = append(r.Nodes, row)
-		rows = append(rows, []string{n.Addr, cmp.Or(row.Error, row.Kind, named(row.Holder, row.Owner)), ttlText(n)})
+		cells := []string{n.Addr, cmp.Or(row.Error, row.Kind, named(row.Holder, row.Owner)), ttlText(n)}
+		if found.Permits > 0 {
+			cells = append(cells, permitsCell(n))
+		}
+		rows = append(rows, cells)
 	}
 	line := fmt.Sprintf("%s: %s", quoted(found.Resource), verdictText(v, found, kinds))
 	head := fmt.Sprintf("%s: %s\n\n", quoted(found.Resource), paintVerdict(place, v, verdictText(v, found, kinds)))
-	return view{page: head + table(rows), line: line, json: r}
+	return view{page: head + table(rows) + participantsTables(found), line: line, json: r}
 }
 
 func paintVerdict(place screen, v verdict, text string) string {
 	switch v {
-	case verdictHeld, verdictFree:
+	case verdictHeld, verdictShared, verdictFree:
 		return place.paint(green, text)
 	case verdictUnknown:
 		return place.paint(red, text)
@@ -184,16 +193,30 @@ func paintVerdict(place screen, v verdict, text string) string {
 	}
 }
 
-// verdictText returns the verdict as a sentence.
+// verdictText returns the verdict as a sentence, with who shares the resource or
+// waits for it.
 func verdictText(v verdict, found redlock.Inspection, kinds []kind) string {
+	switch text, more := keyText(v, found, kinds), participantsText(found); {
+	case v == verdictShared:
+		return text + more
+	case more == "":
+		return text
+	default:
+		return text + "; " + more
+	}
+}
+
+// keyText is verdictText about the key of the resource.
+func keyText(v verdict, found redlock.Inspection, kinds []kind) string {
 	nodes, keys, foreign, missing := count(len(found.Nodes), "node"), 0, 0, 0
+	sharing := participating(found)
 	for i, node := range found.Nodes {
 		switch {
 		case node.Err != nil:
 			missing++
 		case isForeign(node, kindAt(kinds, i)):
 			foreign++
-		case node.Holder != "":
+		case node.Holder != "" || sharing[i]:
 			keys++
 		}
 	}
@@ -204,6 +227,8 @@ func verdictText(v verdict, found redlock.Inspection, kinds []kind) string {
 			left = "for " + found.TTL.Round(time.Millisecond).String() + " unless it is extended or released"
 		}
 		return fmt.Sprintf("held by %s on %d of %s, %s", named(found.Holder, found.Owner), found.Agree, nodes, left)
+	case verdictShared:
+		return fmt.Sprintf("shared on %d of %s: ", found.Agree, nodes)
 	case verdictFree:
 		text := fmt.Sprintf("free on %d of %s", found.Agree, nodes)
 		if keys > 0 {

@@ -200,7 +200,7 @@ func (c *contest) describe() string {
 	}
 	v := judge(*c.found, nil)
 	switch text := verdictText(v, *c.found, nil); v {
-	case verdictHeld:
+	case verdictHeld, verdictShared:
 		return name + " is " + text
 	case verdictFree: // released in between
 		return name + " is held by another client"

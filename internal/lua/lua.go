@@ -38,6 +38,15 @@ var (
 	// Look returns the value of a key, or the digest of a long one.
 	//go:embed look.lua
 	Look string
+	// LookReaders returns who reads.
+	//go:embed look_readers.lua
+	LookReaders string
+	// LookPermits returns which permits of a semaphore are taken.
+	//go:embed look_permits.lua
+	LookPermits string
+	// LookQueue returns who waits for a fair lock.
+	//go:embed look_queue.lua
+	LookQueue string
 	// Seal changes the seal and the opening that precedes it (R23, R30).
 	//go:embed seal.lua
 	Seal string

@@ -31,6 +31,7 @@ func (n *Node) Teach() {
 	n.teachRW()
 	n.teachPermits()
 	n.teachFair()
+	n.teachLooks()
 }
 
 // Release is what release.lua does: KEYS[1] and its token.

@@ -49,6 +49,9 @@ func write(keys, args []string, db *DB) any {
 	}
 	switch n, reader := model.Write(db, rwKeys(keys), args[0], ttl, args[2], mark, db.clock.Now()); n {
 	case -2:
+		if len(reader) > 100 {
+			reader = ""
+		}
 		return "2 " + reader
 	case -1:
 		return Blocked(keys, 0, db)

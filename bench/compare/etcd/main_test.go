@@ -18,6 +18,7 @@ import (
 // TestMain lets children of this test program do their jobs.
 func TestMain(m *testing.M) {
 	memberMain()
+	candidateMain()
 	window.Main()
 	os.Exit(m.Run())
 }
@@ -51,7 +52,8 @@ func TestItIsALock(t *testing.T) {
 func TestATinyRun(t *testing.T) {
 	redistest.Require(t)
 	file := filepath.Join(t.TempDir(), "page.md")
-	f := &flags{Members: []int{1, 3}, Callers: []int{2}, Rounds: 1, Window: 200 * time.Millisecond, NoFsync: true, Write: file}
+	f := &flags{Members: []int{1, 3}, Callers: []int{2}, Rounds: 1, Window: 200 * time.Millisecond, NoFsync: true,
+		Takeovers: 1, ElectionTTL: 2 * time.Second, Write: file}
 	data, err := measure(t.Context(), f)
 	require.NoError(t, err)
 	require.Len(t, data.Samples, 4)
@@ -60,9 +62,20 @@ func TestATinyRun(t *testing.T) {
 		assert.Positive(t, s.Pairs, "%s, %s", s.Peer, s.Case)
 		assert.NotNil(t, s.ServersCPU)
 	}
-	text := page(f, data)
+	elections, err := measureTakeovers(t.Context(), f)
+	require.NoError(t, err)
+	text := page(f, data, elections)
 	assert.Regexp(t, `\| TCP, N = 3, 2 callers \| [\d.,]+ \| [\d.,]+ \| [\d.,]+ \|`, text)
 	assert.Contains(t, text, "do **not** sync")
+	for _, e := range elections {
+		require.Len(t, e.next, 1)
+		if e.exit == "steps down" {
+			assert.Less(t, e.next[0], 1.0, "%s", e.peer)
+		} else {
+			assert.Greater(t, e.next[0], 0.5, "%s: %s: before the TTL", e.peer, e.exit)
+		}
+		assert.Contains(t, text, "| "+e.exit+" | "+e.peer+" | ")
+	}
 	assert.Error(t, run(t.Context(), &flags{}))
 }
 

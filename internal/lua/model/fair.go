@@ -71,11 +71,10 @@ func AskFair(db Keys[string, string], q Question) (granted bool, text string) {
 			all = append(all, queued{q.Ticket, q.Waiter})
 			writeQueue(db, q.Queue, all, q.Leases+queueOutlives)
 			at = slices.IndexFunc(all, func(o queued) bool { return o.waiter == q.Waiter })
-		} else {
-			db.Expire(q.Queue, q.Leases+queueOutlives)
+			q.renew(db, highest)
+		} else if left, lives := db.TTL(q.Lease); !lives || left < q.Leases*3/4 {
+			q.renew(db, highest)
 		}
-		db.Set(q.Lease, "", q.Leases)
-		db.Set(q.Highest, strconv.FormatInt(max(highest, q.Ticket), 10), q.Leases+queueOutlives)
 	} else {
 		at = len(all)
 	}
@@ -108,6 +107,13 @@ func AskFair(db Keys[string, string], q Question) (granted bool, text string) {
 	db.Set(q.Key, q.Value, q.TTL)
 	db.Set(q.Holder, q.Waiter, max(q.TTL, q.Leases))
 	return true, ""
+}
+
+// renew renews the lease of the waiter.
+func (q *Question) renew(db Keys[string, string], highest int64) {
+	db.Set(q.Lease, "", q.Leases)
+	db.Expire(q.Queue, q.Leases+queueOutlives)
+	db.Set(q.Highest, strconv.FormatInt(max(highest, q.Ticket), 10), q.Leases+queueOutlives)
 }
 
 // ReleaseFair is release_fair.lua.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -25,8 +26,8 @@ type Permit struct {
 func AcquirePermit(db Keys[string, string], p Permit) (granted bool, free []int, ok bool) {
 	least, most := p.Permits, p.Permits
 	if text, there := db.Get(p.Record); there {
-		var a, b int
-		if n, _ := fmt.Sscanf(text, "%d %d", &a, &b); n != 2 || b > mostPermits {
+		a, b := recordOf(text)
+		if a < 0 || b > mostPermits {
 			return false, nil, false
 		}
 		least, most = min(least, a), max(most, b)
@@ -58,6 +59,23 @@ func AcquirePermit(db Keys[string, string], p Permit) (granted bool, free []int,
 	}
 	return false, free, true
 }
+
+// recordOf returns the two numbers of the record of permits, or -1 if it holds
+// something else.
+func recordOf(text string) (least, most int) {
+	found := recordForm.FindStringSubmatch(text)
+	if found == nil {
+		return -1, -1
+	}
+	least, errA := strconv.Atoi(found[1])
+	most, errB := strconv.Atoi(found[2])
+	if errA != nil || errB != nil {
+		return -1, -1
+	}
+	return least, most
+}
+
+var recordForm = regexp.MustCompile(`^([0-9]+) ([0-9]+)$`)
 
 // FreePermits returns the text of a refusal.
 func FreePermits(free []int) string {

@@ -46,6 +46,7 @@ var notInCI = map[string]string{
 	"bench":     "takes 40 minutes of a quiet machine; writes bench/RESULTS.md",
 	"etcd":      "needs a quiet machine; writes bench/ETCD.md",
 	"overload":  "needs a quiet machine; writes bench/OVERLOAD.md",
+	"kinds":     "needs a quiet machine; writes bench/KINDS.md",
 	"hotkey":    "needs a quiet machine; writes bench/HOTKEY.md",
 	"load":      "check runs its command for a second",
 }

@@ -23,6 +23,7 @@ var notRun = map[string]string{
 	"make browser":                     "installs a browser",
 	"make bench":                       "most of an hour",
 	"make overload":                    "minutes, in which the machine does nothing else",
+	"make kinds":                       "minutes, in which the machine does nothing else",
 	"make hotkey":                      "minutes, in which the machine does nothing else",
 	"make etcd":                        "minutes",
 	"make sim":                         "hours; CI runs a shorter form",

@@ -28,11 +28,18 @@ const (
 	brokenNumber = "old-number"
 	// brokenSet takes the first of several resources for all of them.
 	brokenSet = "part-of-a-set"
+	// brokenWriter lets readers write.
+	brokenWriter = "reader-writes"
+	// brokenPermits has a semaphore of its own in each process.
+	brokenPermits = "own-permits"
+	// brokenQueue takes a fair lock without the queue, every second time.
+	brokenQueue = "no-queue"
 )
 
 // Broken lists them.
 func Broken() []string {
-	return []string{brokenQuorum, brokenRelease, brokenOrphan, brokenReplies, brokenNumber, brokenSet}
+	return []string{brokenQuorum, brokenRelease, brokenOrphan, brokenReplies, brokenNumber, brokenSet, brokenWriter, brokenPermits,
+		brokenQueue}
 }
 
 // breakConfig breaks the configuration of a client.
@@ -68,6 +75,26 @@ func (w *worker) breakSet(resources []string) []string {
 	}
 	return resources
 }
+
+// breakWriter is called with the lock of each writer.
+func (w *worker) breakWriter(rw redlock.RWLock) redlock.Locker {
+	if w.Broken == brokenWriter {
+		return rw.Read()
+	}
+	return rw.Write()
+}
+
+// breakPermits is called with the name of the semaphore.
+func (w *worker) breakPermits(name string) string {
+	if w.Broken == brokenPermits {
+		name += fmt.Sprint(w.Name)
+	}
+	return name
+}
+
+// breakQueue is called for each fair lock, and reports whether a plain one is
+// taken instead.
+func (w *worker) breakQueue() bool { return w.Broken == brokenQueue && w.broken.Add(1)%2 == 0 }
 
 // breakRelease is called before each release.
 func (w *worker) breakRelease(lock redlock.Lock) {

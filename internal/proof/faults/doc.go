@@ -10,11 +10,13 @@
 // validity, or that dies in the middle of an attempt, is a fault too. One
 // reaches the nodes by unix sockets, one by TCP, two through proxies, the last
 // of them without the poller. Each has three clients of redlock, one of them
-// with fencing numbers, and puts five loads on them: uncontended locks as fast
+// with fencing numbers, and puts seven loads on them: uncontended locks as fast
 // as it can, contended ones that wait to be told and that poll, attempts that
-// are cancelled at a random moment, holds that renew and heal themselves, and
+// are cancelled at a random moment, holds that renew and heal themselves,
 // fenced locks and locks on several resources, which compete with each other
-// and with plain ones. The parent is the operator, who resets the fence when
+// and with plain ones, locks of other kinds (readers and writers, which become
+// each other; permits; callers that are served in order, some of which leave),
+// and a candidate of an election. The parent is the operator, who resets the fence when
 // too many servers have lost their memory for the others to make up for it, as
 // after all have at once. Until then no fenced lock is granted.
 //
@@ -27,7 +29,10 @@
 //     the drift allows: then a validity that is a little too long shows. Some
 //     callers do not read the tokens of their locks, so that these are handed
 //     over to other callers of their client. A lock on several resources is a
-//     holder of each.
+//     holder of each. Readers may share, permits up to their number, and a term
+//     of a leader is a lock.
+//   - Order: of callers that wait for a fair lock, none gets it before one that
+//     knew its place in the queue when the other began, and still has it.
 //   - Fencing numbers: one that was granted before an attempt began is lower
 //     than that attempt's, and none is granted twice, whatever servers, clocks
 //     and clients do, and also across a reset.
@@ -39,11 +44,13 @@
 //     is a finding, unless a node forgot its keys meanwhile.
 //   - Orphans: now and then all faults are healed and the load rests. When
 //     every client is connected and owes nothing, only keys of living holds may
-//     be left, and no node has any other a second later. Right before a rest,
+//     be left, and no node has any other a second later. A reader's entry is
+//     such a key; marks, tickets and the like end by themselves (claims.go).
+//     Right before a rest,
 //     those faults are made after which something is most easily left behind.
 //   - The holder is told in time (R13, R15), by the clock of its own process.
 //   - A client that names other servers gets no lock (R30).
-//   - Nothing passes idly: fenced locks, sets, and after a loss of power
+//   - Nothing passes idly: locks of every kind, and after a loss of power
 //     refusals without a floor, a reset, second rounds, and locks that follow,
 //     have all been there (Report.Idle).
 //   - With Options.Soak, memory, goroutines and descriptors have no slope.

@@ -21,7 +21,7 @@ const (
 )
 
 func (w *worker) loadFenced(caller int) {
-	number := contenders + cancellers + holders + caller
+	number := firstFencer + caller
 	random := rand.New(rand.NewPCG(w.Seed, uint64(w.Name)<<32|uint64(number)))
 	for w.parking.pass() {
 		client, resources := w.fenced, someKeys(random)
@@ -44,7 +44,7 @@ func (w *worker) fence(random *rand.Rand, client *redlock.Client, caller int, re
 	case 0:
 		options := redlock.HoldOptions{TTL: 600*time.Millisecond + randomTime(random, w.maxTTL-600*time.Millisecond)}
 		options.Heal = len(resources) == 1
-		w.hold(random, client, caller, resources, options, randomTime(random, 500*time.Millisecond))
+		w.hold(random, w.bid(caller, resources...), func(ctx context.Context) (*redlock.Hold, error) { return client.HoldAll(ctx, resources, options) }, randomTime(random, 500*time.Millisecond))
 	case 1, 2, 3:
 		w.compete(ctx, random, caller, resources, client.TryAcquireAll)
 	default:

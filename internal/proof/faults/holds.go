@@ -21,7 +21,7 @@ const heldKeys = 2
 const holdTick = 5 * time.Millisecond
 
 func (w *worker) loadHolds(caller int) {
-	number := contenders + cancellers + caller
+	number := firstHolder + caller
 	random := rand.New(rand.NewPCG(w.Seed, uint64(w.Name)<<32|uint64(number)))
 	for w.parking.pass() {
 		resource, life := fmt.Sprint("h:", random.IntN(heldKeys)), randomTime(random, time.Second)
@@ -38,72 +38,78 @@ func (w *worker) loadHolds(caller int) {
 		if random.IntN(4) == 0 {
 			options.MinHold = randomTime(random, 100*time.Millisecond)
 		}
-		w.hold(random, w.push, number, []string{resource}, options, life)
+		w.hold(random, w.bid(number, resource), func(ctx context.Context) (*redlock.Hold, error) {
+			return w.push.Hold(ctx, resource, options)
+		}, life)
 		w.parking.sleep(randomTime(random, 20*time.Millisecond))
 	}
 }
 
 // hold takes a hold, works under it for some time or until it is lost, and
 // releases it.
-func (w *worker) hold(
-	random *rand.Rand, client *redlock.Client, caller int, resources []string, options redlock.HoldOptions, life time.Duration,
-) {
-	attempt := w.attempt.Add(1)
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond+randomTime(random, 500*time.Millisecond))
+func (w *worker) hold(random *rand.Rand, b bid, begin func(context.Context) (*redlock.Hold, error), life time.Duration) {
+	ctx, cancel := w.patience(context.Background(), random, b)
 	defer cancel()
 	start := time.Now()
-	w.note(history.Start, caller, resources, attempt, redlock.Lock{}, time.Time{})
-	h, err := client.HoldAll(ctx, resources, options)
+	w.note(history.Start, b, redlock.Lock{}, time.Time{})
+	h, err := begin(ctx)
 	w.counters.attempt(err)
 	if err != nil {
-		w.note(refusal(err), caller, resources, attempt, redlock.Lock{}, time.Time{})
+		w.note(refusal(err), b, redlock.Lock{}, time.Time{})
 		w.parking.sleep(failurePause)
 		return
 	}
 	w.holds.Add(1)
-	w.keep(h)
-	lock := h.Current()
-	told := lock.Until()
-	w.note(history.Grant, caller, resources, attempt, lock, told)
-	w.counters.kind(lock)
-	w.parking.park()
-	told = w.workUnder(h, caller, resources, attempt, told, life)
-	w.parking.unpark()
+	lock, told := w.under(h.Context(), h, b, life)
 	lost := h.Err() != nil
-	// What ends the hold comes first: from its release on another may rightly
-	// have the lock.
-	w.note(history.Release, caller, resources, attempt, lock, told)
 	err = h.Release(context.Background())
 	w.forget(h)
 	w.counters.release(err)
-	switch {
-	case err == nil:
-		w.note(history.Released, caller, resources, attempt, lock, told)
-	case errors.Is(err, redlock.ErrNotHeld):
-		if !lost && time.Until(told) > 0 {
-			w.odd(start, true, "a hold was lost within its validity, and its holder not told")
-		}
-		w.note(history.Lost, caller, resources, attempt, lock, told)
-	default:
-		w.note(history.Error, caller, resources, attempt, lock, told)
+	if errors.Is(err, redlock.ErrNotHeld) && !lost && time.Until(told) > 0 {
+		w.odd(start, true, "a hold was lost within its validity, and its holder not told")
 	}
+	w.note(releasedBy(err), b, lock, told)
 	if lost {
 		w.losses.Add(1)
 	}
 }
 
+// patience returns a context for an attempt that may wait.
+func (w *worker) patience(ctx context.Context, random *rand.Rand, b bid) (context.Context, context.CancelFunc) {
+	if b.form == history.FairForm {
+		ctx = context.WithValue(ctx, bidKey{}, b)
+	}
+	return context.WithTimeout(ctx, 50*time.Millisecond+randomTime(random, 500*time.Millisecond))
+}
+
+// under works under a hold for some time or until ctx ends, and notes all of
+// it up to the release, which is the caller's. It returns the lock, and the last
+// end of its validity that was noted.
+func (w *worker) under(ctx context.Context, h *redlock.Hold, b bid, life time.Duration) (lock redlock.Lock, told time.Time) {
+	w.keep(h)
+	lock = h.Current()
+	told = lock.Until()
+	w.note(history.Grant, b, lock, told)
+	w.counters.kind(b.form, lock)
+	w.parking.park()
+	told = w.workUnder(ctx, h, b, told, life)
+	w.parking.unpark()
+	// What ends the hold comes first: from its release on another may rightly
+	// have the lock.
+	w.note(history.Release, b, lock, told)
+	return lock, told
+}
+
 // workUnder looks at the hold again and again, records its renewals, and checks
 // that its end is told in time. It returns the last end of validity that was
 // recorded.
-func (w *worker) workUnder(
-	h *redlock.Hold, caller int, resources []string, attempt uint64, told time.Time, life time.Duration,
-) time.Time {
+func (w *worker) workUnder(ctx context.Context, h *redlock.Hold, b bid, told time.Time, life time.Duration) time.Time {
 	ends := time.Now().Add(life)
 	tick := time.NewTicker(holdTick)
 	defer tick.Stop()
 	for time.Now().Before(ends) {
 		select {
-		case <-h.Context().Done():
+		case <-ctx.Done():
 			return told
 		case <-w.parking.stopped:
 			return told
@@ -119,7 +125,7 @@ func (w *worker) workUnder(
 		// meanwhile is not known here.
 		if until.After(told) && now.Before(told) {
 			told = until
-			w.note(history.Extend, caller, resources, attempt, h.Current(), told)
+			w.note(history.Extend, b, h.Current(), told)
 		}
 	}
 	return told

@@ -112,7 +112,7 @@ func (w *worker) loadContended(caller int) {
 // loadCancelled competes with contexts that end at a random moment of the
 // attempt.
 func (w *worker) loadCancelled(caller int) {
-	caller += contenders
+	caller += firstCanceller
 	random := rand.New(rand.NewPCG(w.Seed, uint64(w.Name)<<32|uint64(caller)))
 	for n := uint64(0); w.parking.pass(); n++ {
 		resource := fmt.Sprint("c:", random.IntN(contendedKeys))
@@ -133,25 +133,54 @@ func (w *worker) loadCancelled(caller int) {
 
 type acquirer = func(ctx context.Context, resources []string, ttl time.Duration) (redlock.Lock, error)
 
-// compete makes one attempt for a lock on contended resources, works, and
-// releases it. All of it goes into the history.
+// A bid is an attempt for a lock on contended resources, as the history has it.
+type bid struct {
+	caller    int
+	resources []string
+	attempt   uint64
+	form      history.Form
+	permits   int            // of a semaphore
+	from      uint64         // the attempt that an upgrade or a downgrade came from
+	rw        redlock.RWLock // of a read/write lock
+}
+
+func (w *worker) bid(caller int, resources ...string) bid {
+	return bid{caller: caller, resources: resources, attempt: w.attempt.Add(1)}
+}
+
+// compete makes one attempt for a plain lock, works, and releases it.
 func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, resources []string, acquire acquirer) {
-	attempt := w.attempt.Add(1)
-	ttl := 200*time.Millisecond + randomTime(random, w.maxTTL-200*time.Millisecond)
-	if nameless(caller) {
-		ttl = 200 * time.Millisecond // its keys live no longer than the next caller asks for
+	w.competeFor(ctx, random, w.bid(caller, resources...), func(ctx context.Context, ttl time.Duration) (redlock.Lock, error) {
+		return acquire(ctx, w.breakSet(resources), ttl)
+	})
+}
+
+// shortest is the least TTL of contended locks.
+const shortest = 200 * time.Millisecond
+
+// competeFor makes one attempt for any lock, works, and releases it. All of it
+// goes into the history.
+func (w *worker) competeFor(
+	ctx context.Context, random *rand.Rand, b bid, acquire func(context.Context, time.Duration) (redlock.Lock, error),
+) {
+	ttl := shortest + randomTime(random, w.maxTTL-shortest)
+	switch {
+	case b.form == history.FairForm:
+		ttl = max(ttl, placeTime) // no place that is certain outlives the lock that follows it
+	case nameless(b.caller):
+		ttl = shortest // its keys live no longer than the next caller asks for
 	}
 	start := time.Now()
-	w.note(history.Start, caller, resources, attempt, redlock.Lock{}, time.Time{})
-	lock, err := acquire(ctx, w.breakSet(resources), ttl)
+	w.note(history.Start, b, redlock.Lock{}, time.Time{})
+	lock, err := acquire(ctx, ttl)
 	w.counters.attempt(err)
 	if err != nil {
-		w.note(refusal(err), caller, resources, attempt, redlock.Lock{}, time.Time{})
+		w.note(refusal(err), b, redlock.Lock{}, time.Time{})
 		w.parking.sleep(failurePause)
 		return
 	}
-	w.note(history.Grant, caller, resources, attempt, lock, lock.Until())
-	w.counters.kind(lock)
+	w.note(history.Grant, b, lock, lock.Until())
+	w.counters.kind(b.form, lock)
 	if w.drops(random, ttl) {
 		w.dropped(lock)
 		return
@@ -161,21 +190,35 @@ func (w *worker) compete(ctx context.Context, random *rand.Rand, caller int, res
 		longer := w.extend(lock, start)
 		if longer.Until() != lock.Until() {
 			lock = longer
-			w.note(history.Extend, caller, resources, attempt, lock, lock.Until())
+			w.note(history.Extend, b, lock, lock.Until())
 		}
 	}
-	until := lock.Until() // not of a lock that was handed over
-	w.note(history.Release, caller, resources, attempt, lock, until)
+	if b, lock, err = w.exchange(random, b, lock); err != nil {
+		return
+	}
 	// With the attempt's context, which may have ended: the release goes out
 	// all the same (R9).
-	switch err := w.release(ctx, lock, start); {
+	_ = w.giveUp(ctx, b, lock, start)
+}
+
+// giveUp releases a lock, and notes it.
+func (w *worker) giveUp(ctx context.Context, b bid, lock redlock.Lock, start time.Time) error {
+	until := lock.Until() // not of a lock that was handed over
+	w.note(history.Release, b, lock, until)
+	err := w.release(ctx, lock, start)
+	w.note(releasedBy(err), b, lock, until)
+	return err
+}
+
+// releasedBy returns the event of a release that ended with an error or nil.
+func releasedBy(err error) history.Kind {
+	switch {
 	case err == nil:
-		w.note(history.Released, caller, resources, attempt, lock, until)
+		return history.Released
 	case errors.Is(err, redlock.ErrNotHeld):
-		w.note(history.Lost, caller, resources, attempt, lock, until)
-	default:
-		w.note(history.Error, caller, resources, attempt, lock, until)
+		return history.Lost
 	}
+	return history.Error
 }
 
 // drops reports whether a lock is left to its end, as by a crashed holder. The

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redmux/redmux/internal/proof/history"
 	"github.com/redmux/redmux/internal/redistest"
 )
 
@@ -148,8 +147,8 @@ func (r *run) unsettled() (all []string) {
 	return all
 }
 
-// suspects lists the keys whose value is the token of no living hold, as "node
-// 2: u:1:2:3 (1a2b3c4d)", and counts all keys. The names of these resources are
+// suspects lists the keys that belong to no living hold, as "node 2: u:1:2:3
+// (1a2b3c4d)", and counts all keys of locks. The names of these resources are
 // made up here, and no secret.
 func (r *run) suspects() (keys int, suspects []suspect, err error) {
 	held := map[string]bool{}
@@ -170,30 +169,15 @@ func (r *run) suspects() (keys int, suspects []suspect, err error) {
 		names, _ := reply.([]any)
 		for _, name := range names {
 			key, _ := name.(string)
-			if ofNode(key) {
-				continue
-			}
-			keys++
-			value, err := side.Do("GET", key)
-			token, _ := value.(string)
-			if err != nil || token == "" {
-				continue // it ended meanwhile
-			}
-			if digest := history.Digest([]byte(token)); !held[string(digest[:])] {
-				what := fmt.Sprintf("node %d: %s (%s)", i, strings.TrimPrefix(key, prefix), digest)
-				suspects = append(suspects, suspect{what, earliestEnd(side, key)})
+			for _, c := range claims(side, key, r.options.MaxTTL) {
+				keys++
+				if !held[c.digest] {
+					suspects = append(suspects, suspect{fmt.Sprintf("node %d: %s (%s)", i, strings.TrimPrefix(key, prefix), c.digest), c.ends})
+				}
 			}
 		}
 	}
 	return keys, suspects, nil
-}
-
-// ofNode reports whether a key belongs to the node and not to a holder: what it
-// knows of its deployment, its record of fencing numbers, and the last number
-// of each resource.
-func ofNode(key string) bool {
-	name := strings.TrimPrefix(key, prefix)
-	return strings.HasPrefix(name, "redlock:seal") || name == "redlock:opening" || strings.HasSuffix(name, ":fence")
 }
 
 // earliestEnd returns the time before which a key cannot expire, even if the

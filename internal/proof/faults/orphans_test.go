@@ -1,10 +1,14 @@
 package faults
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
 )
 
 // What a node keeps for itself is no lock.
@@ -38,4 +42,59 @@ func TestJudgeSuspects_R7_R8(t *testing.T) {
 		assert.Equal(t, c.orphans, orphans, c.name)
 		assert.Equal(t, c.unknown, unknown, c.name)
 	}
+}
+
+// A key of any kind of lock shows its holders, and one that no holder has must
+// end by itself: what claims more is an orphan.
+func TestClaimsOfKeys(t *testing.T) {
+	side := redistest.Servers(t, 1)[0].Side()
+	defer side.Close()
+	do := func(args ...string) {
+		t.Helper()
+		_, err := side.Do(args...)
+		require.NoError(t, err)
+	}
+	ends := func(in time.Duration) string { return fmt.Sprint(time.Now().Add(in).UnixMilli()) }
+	for _, c := range []struct {
+		name string
+		set  []string
+		key  string
+		want []string
+	}{
+		{"nothing", []string{"DEL", "r"}, "r", nil},
+		{"a plain lock", []string{"SET", "r", "token"}, "r", []string{digestOf("token")}},
+		{"with an owner", []string{"SET", "r", "token:a"}, "r", []string{digestOf("token")}},
+		{"a permit", []string{"SET", "m#2", "token"}, "m#2", []string{digestOf("token")}},
+		{"a number", []string{"SET", "r:fence", "5"}, "r:fence", nil},
+		{"readers", []string{"ZADD", "r:readers", ends(time.Minute), "a", ends(-time.Minute), "b", ends(time.Hour), "c"}, "r:readers",
+			[]string{digestOf("a"), digestOf("c")}},
+		{"the mark of a writer", []string{"SET", "r:mark", "token", "PX", "300"}, "r:mark", nil},
+		{"a mark for long", []string{"SET", "r:mark", "token", "PX", "9000"}, "r:mark", []string{"lives too long"}},
+		{"a mark for ever", []string{"SET", "r:mark", "token"}, "r:mark", []string{"lives too long"}},
+		{"a record of permits", []string{"SET", "m:permits", "3 3", "PX", "3000"}, "m:permits", nil},
+		{"a record for long", []string{"SET", "m:permits", "3 3", "PX", "9000"}, "m:permits", []string{"lives too long"}},
+		{"a ticket", []string{"SET", "f:ticket", "7", "PX", "60500"}, "f:ticket", nil},
+		{"a queue for ever", []string{"ZADD", "f:queue", "7", "waiter"}, "f:queue", []string{"lives too long"}},
+		{"a caller that waits", []string{"SET", "f:queue:waiter", "", "PX", "500"}, "f:queue:waiter", []string{"a caller waits"}},
+		{"a turn without its lock", []string{"SET", "f:turn", "waiter"}, "f:turn", []string{"without the lock"}},
+		{"a turn with its lock", []string{"MSET", "f:turn", "waiter", "f", "token"}, "f:turn", nil},
+	} {
+		do("FLUSHALL")
+		do(prefixed(c.set)...)
+		var got []string
+		for _, one := range claims(side, prefix+c.key, 3*time.Second) {
+			got = append(got, one.digest)
+			assert.True(t, one.ends.Before(time.Now().Add(25*time.Hour)), c.name)
+		}
+		assert.Equal(t, c.want, got, c.name)
+	}
+}
+
+// prefixed puts the prefix before the keys of a command.
+func prefixed(command []string) []string {
+	command[1] = prefix + command[1]
+	if command[0] == "MSET" {
+		command[3] = prefix + command[3]
+	}
+	return command
 }

@@ -55,6 +55,9 @@ func (r *Report) tell(say sayer) {
 	say("  %d fenced locks, %d locks on several resources, %d both; %d second rounds, %d refusals without a floor, "+
 		"%d resets of the fence and %d grants with a number after the first", t.Fenced, t.Sets, t.FencedSets, t.Renumbered,
 		t.NoFloor, r.Resets, r.AfterReset)
+	say("  %d readers and %d writers, %d upgrades, %d downgrades, %d of locks that were over; %d permits; %d fair locks, "+
+		"%d answers with a place in the queue; %d terms of leaders, %d of which stepped down", t.Reads, t.Writes, t.Upgrades,
+		t.Downgrades, t.Gone, t.Permits, t.InOrder, t.Queued, t.Terms, t.StepsDown)
 	say("  contended: %d grants in %d events, %d handed over, %d outlived their validity, %d were over when told",
 		r.ContendedGrants, r.Events, t.HandedOver, r.Overdue, r.Empty)
 	say("  %d locks were compared with the nodes; %d losses excused by nodes that forgot", t.Looks, r.Excused)

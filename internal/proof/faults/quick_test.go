@@ -110,6 +110,9 @@ func TestBrokenClientsAreFound(t *testing.T) {
 		brokenReplies: func(r *Report) []string { return r.Findings },
 		brokenNumber:  func(r *Report) []string { return violations(r, history.NumberNotHigher) },
 		brokenSet:     func(r *Report) []string { return violations(r, history.TwoHolders) },
+		brokenWriter:  func(r *Report) []string { return violations(r, history.TwoHolders) },
+		brokenPermits: func(r *Report) []string { return violations(r, history.TooManyPermits) },
+		brokenQueue:   func(r *Report) []string { return violations(r, history.Overtook) },
 	}
 	require.Len(t, found, len(Broken()))
 	for _, broken := range Broken() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/redmux/redmux/internal/proof/history"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -26,6 +27,12 @@ type Tally struct {
 	// Renumbered are second rounds, since the number of the first was too low.
 	// NoFloor are those of NoQuorum for which nodes had no floor.
 	Renumbered, NoFloor uint64
+	// Reads, Writes, Permits and InOrder are the locks of these kinds: of readers
+	// and writers, of a semaphore, and of callers that are served in order.
+	// Upgrades and Downgrades are those that were granted; Gone are those whose
+	// lock was over. Queued are answers with a place in the queue, Terms those of
+	// leaders, and StepsDown those of them that ended so.
+	Reads, Writes, Permits, InOrder, Upgrades, Downgrades, Gone, Queued, Terms, StepsDown uint64
 	// Extensions are those asked for and granted, Renewals those that holds
 	// made by themselves.
 	Extensions, Renewals uint64
@@ -57,6 +64,16 @@ func (t *Tally) add(o Tally) {
 	t.FencedSets += o.FencedSets
 	t.Renumbered += o.Renumbered
 	t.NoFloor += o.NoFloor
+	t.Reads += o.Reads
+	t.Writes += o.Writes
+	t.Permits += o.Permits
+	t.InOrder += o.InOrder
+	t.Upgrades += o.Upgrades
+	t.Downgrades += o.Downgrades
+	t.Gone += o.Gone
+	t.Queued += o.Queued
+	t.Terms += o.Terms
+	t.StepsDown += o.StepsDown
 	t.Extensions += o.Extensions
 	t.Renewals += o.Renewals
 	t.Holds += o.Holds
@@ -68,9 +85,10 @@ func (t *Tally) add(o Tally) {
 
 // counters are a Tally that many goroutines add to.
 type counters struct {
-	operations, attempts, grants, held, noQuorum, expired, overloaded, cancelled, failed atomic.Uint64
-	fenced, sets, fencedSets, noFloor                                                    atomic.Uint64
-	extensions, holds, losses, releasesUnsure, releasesLost, looks                       atomic.Uint64
+	operations, attempts, grants, held, noQuorum, expired, overloaded, cancelled, failed  atomic.Uint64
+	fenced, sets, fencedSets, noFloor                                                     atomic.Uint64
+	reads, writes, permits, inOrder, upgrades, downgrades, gone, queued, terms, stepsDown atomic.Uint64
+	extensions, holds, losses, releasesUnsure, releasesLost, looks                        atomic.Uint64
 }
 
 // attempt counts an attempt by what came of it.
@@ -93,13 +111,25 @@ func (c *counters) attempt(err error) {
 		c.expired.Add(1)
 	case errors.Is(err, redlock.ErrOverloaded):
 		c.overloaded.Add(1)
+	case errors.Is(err, redlock.ErrNotHeld): // of an upgrade or a downgrade
+		c.gone.Add(1)
 	default:
 		c.failed.Add(1)
 	}
 }
 
 // kind counts a grant by what kind of lock it is.
-func (c *counters) kind(lock redlock.Lock) {
+func (c *counters) kind(form history.Form, lock redlock.Lock) {
+	switch form {
+	case history.ReadForm:
+		c.reads.Add(1)
+	case history.WriteForm:
+		c.writes.Add(1)
+	case history.PermitForm:
+		c.permits.Add(1)
+	case history.FairForm:
+		c.inOrder.Add(1)
+	}
 	fenced, several := lock.Fence() != 0, len(lock.Resources()) > 1
 	if fenced {
 		c.fenced.Add(1)
@@ -133,7 +163,9 @@ func (c *counters) tally() *Tally {
 		Operations: c.operations.Load(), Attempts: c.attempts.Load(), Grants: c.grants.Load(), Held: c.held.Load(),
 		NoQuorum: c.noQuorum.Load(), Expired: c.expired.Load(), Overloaded: c.overloaded.Load(),
 		Cancelled: c.cancelled.Load(), Failed: c.failed.Load(), Fenced: c.fenced.Load(), Sets: c.sets.Load(),
-		FencedSets: c.fencedSets.Load(), NoFloor: c.noFloor.Load(), Extensions: c.extensions.Load(),
+		FencedSets: c.fencedSets.Load(), NoFloor: c.noFloor.Load(), Reads: c.reads.Load(), Writes: c.writes.Load(),
+		Permits: c.permits.Load(), InOrder: c.inOrder.Load(), Upgrades: c.upgrades.Load(), Downgrades: c.downgrades.Load(),
+		Gone: c.gone.Load(), Queued: c.queued.Load(), Terms: c.terms.Load(), StepsDown: c.stepsDown.Load(), Extensions: c.extensions.Load(),
 		Holds: c.holds.Load(), Losses: c.losses.Load(), ReleasesUnsure: c.releasesUnsure.Load(),
 		ReleasesLost: c.releasesLost.Load(), Looks: c.looks.Load(),
 	}

@@ -49,7 +49,8 @@ type worker struct {
 	counters
 	maxTTL     time.Duration
 	push, poll *redlock.Client
-	fenced     *redlock.Client // pushes too
+	fenced     *redlock.Client // pushes too, and may lead
+	semaphore  redlock.Locker  // of push
 	watch      *stopwatch
 	parking    parking
 	inspector  *inspector
@@ -110,13 +111,14 @@ func work(in io.Reader, out io.Writer) error {
 func (w *worker) begin(s *setup, working *sync.WaitGroup) (err error) {
 	w.setup, w.maxTTL = *s, time.Duration(s.MaxTTL)
 	w.watch = newStopwatch(s.Kinds)
-	if w.push, err = w.client(redlock.Config{}); err != nil {
+	if w.push, err = w.client(redlock.Config{Tracer: &redlock.Tracer{AttemptDone: w.asked}}); err != nil {
 		return err
 	}
+	w.semaphore = w.push.Semaphore(w.breakPermits(permitKey), permits)
 	if w.poll, err = w.client(redlock.Config{Poll: true}); err != nil {
 		return err
 	}
-	if w.fenced, err = w.client(redlock.Config{Fenced: true}); err != nil {
+	if w.fenced, err = w.client(redlock.Config{Fenced: true, Owner: fmt.Sprint("process-", s.Name)}); err != nil {
 		return err
 	}
 	w.inspector = newInspector(s.Direct, s.Password)
@@ -137,6 +139,10 @@ func (w *worker) begin(s *setup, working *sync.WaitGroup) (err error) {
 	for i := range fencers {
 		w.start(working, func() { w.loadFenced(i) })
 	}
+	for i := range lockers {
+		w.start(working, func() { w.loadLockers(i) })
+	}
+	w.start(working, w.loadElection)
 	w.tell(&tale{Ready: true})
 	return nil
 }
@@ -147,6 +153,17 @@ const (
 	cancellers = 4
 	holders    = 5
 	fencers    = 6
+	lockers    = 8
+)
+
+// Numbers of callers in the history: those of a load follow those of the loads
+// before it.
+const (
+	firstCanceller = contenders
+	firstHolder    = firstCanceller + cancellers
+	firstFencer    = firstHolder + holders
+	firstLocker    = firstFencer + fencers
+	candidate      = firstLocker + lockers
 )
 
 func (w *worker) start(working *sync.WaitGroup, load func()) {
@@ -299,20 +316,20 @@ func (w *worker) state() *resting {
 
 // note adds an event of each resource to the history. Those of nameless callers
 // have no token.
-func (w *worker) note(kind history.Kind, caller int, resources []string, attempt uint64, lock redlock.Lock, until time.Time) {
-	e := history.Event{Client: caller, Attempt: attempt, Ev: kind}
+func (w *worker) note(kind history.Kind, b bid, lock redlock.Lock, until time.Time) {
+	e := history.Event{Client: b.caller, Attempt: b.attempt, Ev: kind, Form: b.form, Permits: b.permits, From: b.from}
 	if kind == history.Grant {
 		e.Fence = w.breakNumber(lock.Fence())
 	}
 	if !until.IsZero() {
 		e.Until = w.clock.At(until)
-		if !nameless(caller) {
+		if !nameless(b.caller) && kind != history.Queued {
 			token := lock.Token()
 			digits := history.Digest(token[:])
 			e.Token = string(digits[:])
 		}
 	}
-	for _, e.Resource = range resources {
+	for _, e.Resource = range b.resources {
 		w.event(e)
 	}
 }

@@ -2,6 +2,7 @@ package history_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/redmux/redmux/internal/proof/history"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
 )
 
 // The checkers find on real servers what they are made for: with a lock that
@@ -168,4 +170,75 @@ func (b broken) release(token string) {
 	for _, s := range b.servers {
 		_, _ = s.Do(command...)
 	}
+}
+
+// The same for locks of other forms, by clients that are wrong themselves: a
+// reader that believes that it writes, one that has another number of permits
+// than it says, and one that does not queue. With clients that are right,
+// nothing is found.
+func TestHistoriesOfBrokenLockers_OnRealServers(t *testing.T) {
+	redistest.NoLeaks(t)
+	servers := redistest.Servers(t, 3)
+	for _, c := range []struct {
+		resource string
+		fault    history.Fault
+	}{{"rw", history.TwoHolders}, {"s", history.TooManyPermits}, {"f", history.Overtook}} {
+		for _, wrong := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, wrong: %v", c.resource, wrong), func(t *testing.T) {
+				found := func(x *history.Exclusion, v history.Verdict) bool {
+					return len(x.Violations()) > 0 && (v.Violated > 0 || !wrong)
+				}
+				x, v := callLockers(t, servers, c.resource, wrong)
+				for again := 0; again < 20 && (x.Grants <= 5 || found(x, v) != wrong); again++ {
+					x, v = callLockers(t, servers, c.resource, wrong)
+					require.True(t, wrong || !found(x, v), "%v", x.Violations())
+				}
+				require.Greater(t, x.Grants, 5)
+				require.Zero(t, v.Undecided)
+				require.Equal(t, wrong, found(x, v), "%v", v.Findings)
+				for _, one := range x.Violations() {
+					require.True(t, wrong, one)
+					require.Equal(t, c.fault, one.Fault)
+				}
+			})
+		}
+	}
+}
+
+// callLockers lets clients compete for one resource for a while, and checks
+// their history.
+func callLockers(t *testing.T, servers []*redistest.Server, resource string, wrong bool) (*history.Exclusion, history.Verdict) {
+	var file bytes.Buffer
+	w := history.NewWriter(&file, true)
+	client, err := redlock.New(t.Context(), redlock.Config{
+		Nodes: redlock.Nodes(redistest.URLs(servers)...), Forgetful: true,
+		Tracer: &redlock.Tracer{AttemptDone: func(ctx context.Context, a redlock.AttemptInfo) { noteQueued(ctx, a, len(servers)) }},
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		c := &caller{w: w, client: client, id: i, random: rand.New(rand.NewPCG(rand.Uint64(), 0)), wrong: wrong}
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				c.resource = resource
+				c.attempt += 2 // one for an upgrade or a downgrade
+				c.locker(ctx)
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, client.Close(context.Background()))
+	require.NoError(t, w.Close())
+	var x history.Exclusion
+	l := history.Locks{Patience: time.Minute}
+	for e, err := range history.Merge(history.DefaultDisorder, history.Read(&file)) {
+		require.NoError(t, err)
+		x.Add(e)
+		l.Add(e)
+	}
+	v := l.Finish()
+	t.Logf("%d grants, %d queued, %d violations, %d of %d windows", x.Grants, x.Queued, len(x.Violations()), v.Violated, v.Windows)
+	return &x, v
 }

@@ -7,11 +7,12 @@
 //	Writer     writes events, from any number of goroutines; Note also takes the
 //	           time and digests the token (R27)
 //	Read       reads one file; Merge puts several into one order of time
-//	Exclusion  finds two holders of one resource at a time, in one pass, with
-//	           memory for the live holders only, and fencing numbers that are
-//	           out of order
+//	Exclusion  finds two holders of one resource at a time, or more than may
+//	           share it, in one pass, with memory for the live holders only; and
+//	           fencing numbers and callers in queues that are out of order
 //	Locks      asks porcupine whether what clients saw of each lock could have
-//	           happened in some order at all
+//	           happened in some order at all: models.go has a model for each
+//	           form of lock
 //	EDN        writes the history of each lock as Jepsen does, for Knossos and
 //	           other checkers
 //	Accesses   does the same for registers, which are no locks: they show

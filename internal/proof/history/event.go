@@ -31,19 +31,57 @@ type Event struct {
 	// Fence is the fencing number of a grant, or 0 if there is none.
 	Fence uint64 `json:"fence,omitempty"`
 
+	// Form is the form of the lock that the attempt is for: on every event of
+	// the attempt, or at least on its Start and its Grant.
+	Form Form `json:"form,omitempty"`
+
+	// Permits is how many permits there are as the client knows it, with
+	// PermitForm only.
+	Permits int `json:"permits,omitempty"`
+
+	// From is another attempt of the client for the resource, whose lock is
+	// exchanged for this one, or 0 if there is none. With WriteForm it is the
+	// reader of an upgrade, which stays a reader. With ReadForm it is the writer
+	// of a downgrade, whose Release comes before the Start of this attempt.
+	From uint64 `json:"from,omitempty"`
+
 	// Source is the number of the merged history that the event is from. Merge
 	// sets it; the line does not contain it.
 	Source int `json:"-"`
 }
 
+// Form is what a lock excludes.
+type Form string
+
+// The forms. Locks on several resources and fenced ones are plain locks of each
+// resource.
+const (
+	PlainForm  Form = ""       // excludes all others
+	ReadForm   Form = "read"   // shares with other readers
+	WriteForm  Form = "write"  // excludes all others, but not the reader that it was
+	PermitForm Form = "permit" // shares with others, up to Permits in all
+	FairForm   Form = "fair"   // a plain lock whose callers are served in order
+)
+
+// forms finds a form by its name without allocating a string.
+var forms = func() map[string]Form {
+	all := make(map[string]Form)
+	for _, f := range []Form{PlainForm, ReadForm, WriteForm, PermitForm, FairForm} {
+		all[string(f)] = f
+	}
+	return all
+}()
+
 // Kind is the kind of an event.
 type Kind string
 
 // The kinds. An attempt begins with Start and ends with Grant or one of the
-// five refusals. A grant is followed by any number of Extends, then by Lost, by
+// five refusals. Before that, one for a fair lock has a Queued for each answer
+// by which a quorum of nodes has the client in its queue. A grant is followed by any number of Extends, then by Lost, by
 // Release and its outcome, or by nothing if the client died.
 const (
 	Start    Kind = "start"
+	Queued   Kind = "queued"   // has a place in the queue, which is certain until Until: see Exclusion
 	Grant    Kind = "grant"    // recorded after the call returned
 	Held     Kind = "held"     // refused: another client holds the lock
 	NoQuorum Kind = "noquorum" // refused: too few nodes were available
@@ -59,7 +97,7 @@ const (
 // kinds finds a kind by its name without allocating a string.
 var kinds = func() map[string]Kind {
 	all := make(map[string]Kind)
-	for _, k := range []Kind{Start, Grant, Held, NoQuorum, Expired, Cancel, Error, Extend, Lost, Release, Released} {
+	for _, k := range []Kind{Start, Queued, Grant, Held, NoQuorum, Expired, Cancel, Error, Extend, Lost, Release, Released} {
 		all[string(k)] = k
 	}
 	return all
@@ -102,6 +140,18 @@ func (e Event) AppendLine(b []byte) []byte {
 	if e.Fence != 0 {
 		b = append(b, `,"fence":`...)
 		b = strconv.AppendUint(b, e.Fence, 10)
+	}
+	if e.Form != PlainForm {
+		b = append(b, `,"form":`...)
+		b = appendString(b, string(e.Form))
+	}
+	if e.Permits != 0 {
+		b = append(b, `,"permits":`...)
+		b = strconv.AppendInt(b, int64(e.Permits), 10)
+	}
+	if e.From != 0 {
+		b = append(b, `,"from":`...)
+		b = strconv.AppendUint(b, e.From, 10)
 	}
 	return append(b, "}\n"...)
 }

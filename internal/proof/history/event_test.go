@@ -27,6 +27,10 @@ func TestLine(t *testing.T) {
 	require.Equal(t, `{"t":1005,"client":3,"resource":"k1","attempt":17,"ev":"grant","token":"de47c9b2","until":1009}`+"\n", line)
 	line = string(Event{T: 1005, Resource: "k\"\\\n\xff1", Attempt: 17, Ev: Held}.AppendLine(nil))
 	require.Equal(t, `{"t":1005,"client":0,"resource":"k\"\\\u000a`+"\ufffd"+`1","attempt":17,"ev":"held"}`+"\n", line)
+	line = string(Event{T: 1005, Resource: "k1", Attempt: 17, Ev: Start, Form: WriteForm, From: 16}.AppendLine(nil))
+	require.Equal(t, `{"t":1005,"client":0,"resource":"k1","attempt":17,"ev":"start","form":"write","from":16}`+"\n", line)
+	line = string(Event{T: 1005, Resource: "k1", Attempt: 17, Ev: Start, Form: PermitForm, Permits: 3}.AppendLine(nil))
+	require.Equal(t, `{"t":1005,"client":0,"resource":"k1","attempt":17,"ev":"start","form":"permit","permits":3}`+"\n", line)
 }
 
 // Reading returns what was written, and so does encoding/json.
@@ -41,6 +45,9 @@ func TestLinesAreReadAsWritten(t *testing.T) {
 			Token:    rapid.SampledFrom([]string{"", "00c0ffee"}).Draw(t, "token"),
 			Until:    rapid.Int64().Draw(t, "until"),
 			Fence:    rapid.Uint64().Draw(t, "fence"),
+			Form:     rapid.SampledFrom(slices.Sorted(maps.Values(forms))).Draw(t, "form"),
+			Permits:  rapid.Int().Draw(t, "permits"),
+			From:     rapid.Uint64().Draw(t, "from"),
 		}
 		line := e.AppendLine(nil)
 		require.True(t, utf8.Valid(line))
@@ -71,6 +78,7 @@ func TestLinesThatCannotBeRead(t *testing.T) {
 		{"nonsense\n", "history: line 1: "},
 		{goodLine + "\n", "history: line 2: "},
 		{goodLine + goodLine + `{"t":1,"ev":"won"}` + "\n", `history: line 3: no event is called "won"`},
+		{goodLine + `{"t":1,"ev":"start","form":"lease"}` + "\n", "line 2: no lock has such a form"},
 		{goodLine + `{"t":1}` + "\n", `line 2: no event is called ""`},
 		{goodLine + `{"t":"1","ev":"start"}` + "\n", "line 2: "},
 		{goodLine + `{"t":1,"client":-1,"attempt":-1,"ev":"start"}` + "\n", "line 2: "},

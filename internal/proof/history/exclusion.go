@@ -2,7 +2,8 @@ package history
 
 import "time"
 
-// An Exclusion checks whether a resource had two holders at the same time.
+// An Exclusion checks whether a resource had two holders at the same time, or
+// more than may share it.
 // Events are added in order of time, as Merge yields them. Memory is bounded by
 // the number of locks held at the same time and the number of clients, not by
 // the length of the history.
@@ -13,6 +14,15 @@ import "time"
 // overlap violate exclusion, however late their events were recorded. Exclusion
 // also finds events that should never occur, and fencing numbers that are out
 // of order: see Fault. A lock on several resources is a hold of each.
+//
+// Readers share a resource, and a writer excludes all but the reader that it
+// was. Of permits, no more are held than the client with the fewest knows of,
+// among those that hold one. If a downgrade succeeds, no other was granted the
+// lock since it began. A fair lock goes to no caller that began after another
+// knew its place in the queue, and while that place is certain: the client says
+// until when it is, in the event Queued. It is no longer than the nodes keep
+// the place without another question, less what clocks may differ, and ends
+// when the client may leave the queue.
 //
 // The zero value is ready for use.
 type Exclusion struct {
@@ -26,6 +36,11 @@ type Exclusion struct {
 	// Overdue counts locks whose validity was over when they were released, or
 	// that were never released.
 	Overdue int
+	// Forms counts the grants of each form, Upgrades and Downgrades those of
+	// writers that were readers and of readers that were writers, and Queued the
+	// answers with a place in a queue. Forms is nil before the first event.
+	Forms                        map[Form]int
+	Upgrades, Downgrades, Queued int
 
 	now       int64
 	holds     map[attempt]*hold  // from the grant to the release, or until overdueFor has passed
@@ -33,6 +48,8 @@ type Exclusion struct {
 	released  recent
 	tokens    reuse
 	order     order
+	exchanges exchanges
+	line      line
 	sweepAt   int // size of holds at which the expired ones are dropped
 	found     []accusation
 	uncounted int
@@ -71,6 +88,7 @@ func (x *Exclusion) Repeated() int { return x.tokens.repeated }
 func (x *Exclusion) Add(e Event) {
 	if x.holds == nil {
 		x.holds, x.holders, x.released = make(map[attempt]*hold), make(map[string][]*hold), make(recent)
+		x.Forms = make(map[Form]int)
 		x.now = e.T
 	}
 	x.Events++
@@ -83,10 +101,18 @@ func (x *Exclusion) Add(e Event) {
 	switch e.Ev {
 	case Start:
 		x.order.begin(e)
-	case Held, NoQuorum, Expired, Cancel:
+		x.exchanges.begin(e)
+		x.line.begin(e)
+	case Queued:
+		x.Queued++
+		x.accuseOvertakers(x.line.ask(e))
+	case Held, NoQuorum, Expired, Cancel, Error:
 		x.order.end(e)
+		x.exchanges.end(e)
+		x.accuseOvertakers(x.line.leave(e))
 	case Grant:
 		x.number(e)
+		x.accuseOvertakers(x.line.serve(e))
 		x.grant(e)
 	case Extend:
 		x.extend(e)
@@ -119,8 +145,12 @@ func (x *Exclusion) grant(e Event) {
 		x.accuse(GrantedTwice, nil, &hold{grant: e}, e)
 		return
 	}
+	x.count(e)
 	h := &hold{grant: e, end: e.Until}
 	x.holds[id] = h
+	if by := x.exchanges.end(e); by != nil && by.grant.T < e.Until {
+		x.accuse(LetAWriterIn, by, h, e)
+	}
 	if e.Until <= e.T {
 		x.Empty++
 		h.end = e.T
@@ -137,14 +167,41 @@ func (x *Exclusion) grant(e Event) {
 func (x *Exclusion) join(h *hold, by Event) {
 	valid := x.holders[h.grant.Resource][:0]
 	for _, other := range x.holders[h.grant.Resource] {
-		if other.validAt(x.now) {
-			x.accuse(TwoHolders, other, h, by)
+		alone := !share(other.grant, h.grant)
+		switch {
+		case other.validAt(x.now):
 			valid = append(valid, other)
-		} else {
+			if alone {
+				x.accuseAll(TwoHolders, []*hold{other, h}, by)
+			}
+		case alone:
 			other.after = h
 		}
 	}
-	x.holders[h.grant.Resource] = append(valid, h)
+	valid = append(valid, h)
+	x.holders[h.grant.Resource] = valid
+	if permits := permitsAmong(valid); len(permits) > 0 && h.grant.Form == PermitForm && len(permits) > fewest(permits) {
+		x.accuseAll(TooManyPermits, permits, by)
+	}
+	x.exchanges.granted(h)
+}
+
+// count counts a grant by its form.
+func (x *Exclusion) count(e Event) {
+	x.Forms[e.Form]++
+	switch {
+	case e.From == 0:
+	case e.Form == WriteForm:
+		x.Upgrades++
+	case e.Form == ReadForm:
+		x.Downgrades++
+	}
+}
+
+func (x *Exclusion) accuseOvertakers(waiter Event, overtakers []Event) {
+	for _, e := range overtakers {
+		x.accuse(Overtook, &hold{grant: waiter}, &hold{grant: e}, e)
+	}
 }
 
 func (x *Exclusion) extend(e Event) {
@@ -218,7 +275,7 @@ func (x *Exclusion) leave(h *hold) {
 	x.holders[h.grant.Resource] = rest
 }
 
-// sweep drops holds that ended long ago and were never released: their clients
+// sweep drops holds, and callers in queues, that ended long ago and were never released: their clients
 // are gone. It runs each time that the number of holds has doubled.
 func (x *Exclusion) sweep() {
 	if len(x.holds) <= x.sweepAt {
@@ -233,6 +290,8 @@ func (x *Exclusion) sweep() {
 			delete(x.holds, id)
 		}
 	}
+	x.exchanges.sweep(x.now)
+	x.line.sweep(x.now)
 	x.sweepAt = max(2*len(x.holds), 1024)
 }
 

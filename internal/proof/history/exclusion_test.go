@@ -287,6 +287,7 @@ func anyHistory(t *rapid.T) (events []Event) {
 // span is a whole hold, found without the checkers' methods.
 type span struct {
 	resource string
+	form     Form
 	from, to int64
 }
 
@@ -297,7 +298,7 @@ func holdsOf(events []Event) (all []span) {
 		switch {
 		case e.Ev == Grant && e.Until > e.T:
 			of[attemptOf(e)] = len(all)
-			all = append(all, span{e.Resource, e.T, e.Until})
+			all = append(all, span{e.Resource, e.Form, e.T, e.Until})
 		case ok && e.Ev == Extend:
 			all[i].to = e.Until
 		case ok && (e.Ev == Release || e.Ev == Lost):

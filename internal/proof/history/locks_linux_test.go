@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -29,7 +30,8 @@ import (
 // are killed, restarted empty and stopped, connections are killed, reset and
 // cut, and the processes themselves are killed, or stopped for longer than
 // their locks last. Each process writes a history; merged, the histories show
-// no two holders at the same time.
+// no two holders at the same time, but readers, and no more than there are
+// permits; and callers of a fair lock are served in order.
 func TestHistoryOfLocks_OnRealServers(t *testing.T) {
 	redistest.NoLeaks(t)
 	// The processes die with the thread that starts them: see person.start.
@@ -76,6 +78,13 @@ func TestHistoryOfLocks_OnRealServers(t *testing.T) {
 	require.Greater(t, x.Grants, fewestGrants, "too little happened to show anything")
 	require.Greater(t, x.Extensions, fewestExtensions)
 	require.Positive(t, c.handedOver())
+	t.Logf("forms: %v, %d upgrades, %d downgrades, %d answers with a place in the queue", x.Forms, x.Upgrades, x.Downgrades, x.Queued)
+	for _, form := range []history.Form{history.ReadForm, history.WriteForm, history.PermitForm, history.FairForm} {
+		require.Greater(t, x.Forms[form], fewestOfForm, form)
+	}
+	require.Positive(t, x.Upgrades)
+	require.Positive(t, x.Downgrades)
+	require.Positive(t, x.Queued)
 	require.GreaterOrEqual(t, len(c.kinds), 8, "kinds of faults")
 	for _, kind := range []history.Kind{history.Held, history.NoQuorum, history.Cancel} {
 		require.Positive(t, outcomes[kind], kind)
@@ -84,12 +93,12 @@ func TestHistoryOfLocks_OnRealServers(t *testing.T) {
 
 const (
 	lockTime  = 14 * time.Second
-	lockTTL   = time.Second
-	crowdSize = 3 // processes
-	callers   = 6 // per process
+	crowdSize = 3  // processes
+	callers   = 10 // per process
+	lockers   = 4  // of them for locks of other forms
 	lockKeys  = 12
 
-	fewestGrants, fewestExtensions = 300, 20
+	fewestGrants, fewestExtensions, fewestOfForm = 300, 20, 5
 )
 
 // crowd is the processes, and the faults of them and of the servers.
@@ -206,8 +215,29 @@ func (c *crowd) disturb(length time.Duration) {
 // little more.
 func (c *crowd) enough() bool {
 	counts := c.counts()
+	for _, form := range []history.Form{history.ReadForm, history.WriteForm, history.PermitForm, history.FairForm} {
+		if c.found(`"ev":"grant"`, fmt.Sprintf(`"form":"%s"`, form)) <= fewestOfForm {
+			return false
+		}
+	}
+	if c.found(`"ev":"grant"`, `"form":"write","from"`) == 0 || c.found(`"ev":"grant"`, `"form":"read","from"`) == 0 || c.found(`"ev":"queued"`) == 0 {
+		return false
+	}
 	return c.handedOver() > 0 && counts[history.Grant] > fewestGrants*5/4 && counts[history.Extend] > fewestExtensions*5/4 &&
 		counts[history.Held] > 0 && counts[history.NoQuorum] > 0 && counts[history.Cancel] > 0
+}
+
+// found counts the lines of the histories so far that contain all of the texts.
+func (c *crowd) found(texts ...string) (n int) {
+	for _, name := range c.files {
+		text, _ := os.ReadFile(name)
+		for line := range bytes.Lines(text) {
+			if !slices.ContainsFunc(texts, func(s string) bool { return !bytes.Contains(line, []byte(s)) }) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // counts returns how often each kind of event is in the histories so far.
@@ -321,10 +351,6 @@ func (c *crowd) histories() (all []iter.Seq2[history.Event, error]) {
 	return all
 }
 
-func upTo(r *rand.Rand, most time.Duration) time.Duration {
-	return time.Duration(r.Int64N(int64(most)))
-}
-
 // run is the client process: callers acquire, extend, hold and release until
 // standard input ends. Every line is written at once, since the process may be
 // killed at any time.
@@ -340,10 +366,11 @@ func (e errand) run() (err error) {
 		return err
 	}
 	defer handed.Close()
-	count := func(_ context.Context, a redlock.AttemptInfo) {
+	count := func(ctx context.Context, a redlock.AttemptInfo) {
 		if a.HandedOver {
 			_, _ = handed.Write([]byte{'.'})
 		}
+		noteQueued(ctx, a, len(e.Nodes))
 	}
 	client, err := redlock.New(context.Background(), redlock.Config{
 		Nodes: redlock.Nodes(e.Nodes...), MaxTTL: lockTTL, NodeTimeout: 80 * time.Millisecond,
@@ -363,10 +390,13 @@ func (e errand) run() (err error) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				c.resource = fmt.Sprint("k", c.random.IntN(lockKeys))
-				if c.attempt++; i == 0 {
+				switch c.attempt += 2; { // one for an upgrade or a downgrade
+				case i == 0:
 					c.hold(ctx)
-				} else {
+				case i < callers-lockers:
 					c.lock(ctx)
+				default:
+					c.locker(ctx)
 				}
 			}
 		})
@@ -375,30 +405,7 @@ func (e errand) run() (err error) {
 	return errors.Join(client.Close(context.Background()), w.Close())
 }
 
-// caller is one goroutine of a client process.
-type caller struct {
-	w        *history.Writer
-	client   *redlock.Client
-	id       int
-	random   *rand.Rand
-	attempt  uint64
-	resource string
-}
-
-func (c *caller) note(kind history.Kind, token *redlock.Token, until time.Time) {
-	c.noteAt(c.w.Clock().Now(), kind, token, until)
-}
-
-func (c *caller) noteAt(t int64, kind history.Kind, token *redlock.Token, until time.Time) {
-	var bytes []byte
-	if token != nil {
-		bytes = token[:]
-	}
-	c.w.NoteAt(t, kind, c.id, c.resource, c.attempt, bytes, until)
-}
-
-// lock takes a plain lock for some time. One in ten is kept for longer than it
-// is valid, and one in fifty is never released.
+// lock takes a plain lock, with a context that ends soon.
 func (c *caller) lock(parent context.Context) {
 	ctx, cancel := context.WithTimeout(parent, time.Duration(1+c.random.IntN(400))*time.Millisecond)
 	defer cancel()
@@ -409,35 +416,7 @@ func (c *caller) lock(parent context.Context) {
 	if c.random.IntN(2) == 0 {
 		acquire = c.client.TryAcquire
 	}
-	c.note(history.Start, nil, time.Time{})
-	lock, err := acquire(ctx, c.resource, lockTTL)
-	if err != nil {
-		c.refused(err)
-		return
-	}
-	token := c.tokenOf(lock)
-	c.note(history.Grant, token, lock.Until())
-	c.work()
-	for c.random.IntN(3) == 0 {
-		longer, err := lock.Extend(context.Background(), lockTTL)
-		if err != nil {
-			break
-		}
-		lock = longer
-		c.note(history.Extend, token, lock.Until())
-		c.work()
-	}
-	if c.random.IntN(50) != 0 {
-		c.note(history.Release, token, lock.Until())
-		c.released(token, lock.Release(context.Background()))
-	}
-}
-
-func (c *caller) work() {
-	if c.random.IntN(30) == 0 {
-		time.Sleep(lockTTL * 11 / 10)
-	}
-	time.Sleep(upTo(c.random, 8*time.Millisecond))
+	c.use(func() (redlock.Lock, error) { return acquire(ctx, c.resource, lockTTL) })
 }
 
 // hold takes a lock that renews itself, and records each renewal that it sees.
@@ -470,48 +449,4 @@ func (c *caller) hold(parent context.Context) {
 	}
 	c.note(history.Release, token, until)
 	c.released(token, h.Release(context.Background()))
-}
-
-// tokenOf returns the token of a lock for the history. Every second caller
-// leaves it out: a lock whose token was read is not handed over to another
-// caller of the client.
-func (c *caller) tokenOf(lock redlock.Lock) *redlock.Token {
-	if c.id%2 == 1 {
-		return nil
-	}
-	token := lock.Token()
-	return &token
-}
-
-// refusals names the reasons why an attempt was not granted; the first match
-// applies.
-var refusals = []struct {
-	err  error
-	kind history.Kind
-}{
-	{context.Canceled, history.Cancel}, {redlock.ErrHeld, history.Held}, {redlock.ErrNoQuorum, history.NoQuorum},
-	{redlock.ErrExpired, history.Expired}, {context.DeadlineExceeded, history.Cancel},
-}
-
-func (c *caller) refused(err error) {
-	kind := history.Error
-	for _, r := range refusals {
-		if errors.Is(err, r.err) {
-			kind = r.kind
-			break
-		}
-	}
-	c.note(kind, nil, time.Time{})
-	time.Sleep(upTo(c.random, 3*time.Millisecond))
-}
-
-func (c *caller) released(token *redlock.Token, err error) {
-	switch {
-	case err == nil:
-		c.note(history.Released, token, time.Time{})
-	case errors.Is(err, redlock.ErrNotHeld):
-		c.note(history.Lost, token, time.Time{})
-	default:
-		c.note(history.Error, token, time.Time{})
-	}
 }

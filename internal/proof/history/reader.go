@@ -92,6 +92,9 @@ func parse(line []byte, names names) (Event, error) {
 	if !ok {
 		return Event{}, fmt.Errorf("no event is called %.20q", e.Ev)
 	}
+	if e.Form, ok = forms[string(e.Form)]; !ok {
+		return Event{}, errors.New("no lock has such a form")
+	}
 	e.Ev, e.Resource = kind, names.one(e.Resource)
 	return e, nil
 }

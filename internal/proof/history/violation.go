@@ -1,7 +1,9 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -23,6 +25,9 @@ const (
 	Shortened         Fault = "an extension that ends earlier"           // R10
 	ExtendedAfterLoss Fault = "extended after it was told lost"          // R10
 	ExtendedOver      Fault = "extended although another was granted it" // R10
+	TooManyPermits    Fault = "more holders than permits"
+	LetAWriterIn      Fault = "another was granted the lock between a writer and the reader that it became"
+	Overtook          Fault = "granted although another that was in the queue before it began was still there"
 	NumberNotHigher   Fault = "a fencing number that is not higher than one granted before the attempt began"
 	NumberTwice       Fault = "a fencing number was granted twice"
 	Disorder          Fault = "events out of order: nothing else is certain"
@@ -32,10 +37,11 @@ const (
 type Violation struct {
 	Fault Fault
 	// First and Second are the two grants, or the grant and the wrong event.
-	// First is empty if there is none.
+	// First is empty if there is none. With Overtook it is the event by which
+	// the other knew its place.
 	First, Second Event
 	// From is when the two began to overlap, Overlap is how long both were
-	// valid.
+	// valid. With TooManyPermits, all of the holders.
 	From    int64
 	Overlap time.Duration
 }
@@ -67,6 +73,9 @@ func (e Event) shown() string {
 
 func (e Event) who() string {
 	s := fmt.Sprintf("client %d.%d attempt %d %s at t=%d", e.Source, e.Client, e.Attempt, e.Ev, e.T)
+	if e.Form != PlainForm {
+		s += fmt.Sprintf(" (%s)", e.Form)
+	}
 	if e.Until != 0 {
 		s += fmt.Sprintf(" until %+v", time.Duration(e.Until-e.T))
 	}
@@ -80,7 +89,8 @@ func (e Event) who() string {
 // ended.
 type accusation struct {
 	fault         Fault
-	first, second *hold // first may be nil
+	first, second *hold   // first may be nil
+	all           []*hold // of TwoHolders and TooManyPermits: those that overlap
 	by            Event
 	from          int64
 }
@@ -93,7 +103,16 @@ func (x *Exclusion) accuse(f Fault, first, second *hold, by Event) {
 		x.uncounted++
 		return
 	}
-	x.found = append(x.found, accusation{f, first, second, by, by.T})
+	x.found = append(x.found, accusation{fault: f, first: first, second: second, by: by, from: by.T})
+}
+
+// accuseAll is accuse for holds that overlap, the last of which is new.
+func (x *Exclusion) accuseAll(f Fault, all []*hold, by Event) {
+	n := len(x.found)
+	x.accuse(f, all[0], all[len(all)-1], by)
+	if len(x.found) > n {
+		x.found[n].all = all
+	}
 }
 
 // Violations returns the violations found so far, in order. If there are very
@@ -104,10 +123,10 @@ func (x *Exclusion) Violations() (all []Violation) {
 		if a.first != nil {
 			v.First = a.first.grant
 		}
-		if a.fault == TwoHolders {
-			v.Overlap = time.Duration(min(a.first.end, a.second.end) - a.from)
-			if v.Overlap <= 0 {
-				continue // the first was released exactly when the second was granted
+		if len(a.all) > 0 {
+			ends := slices.MinFunc(a.all, func(h, other *hold) int { return cmp.Compare(h.end, other.end) })
+			if v.Overlap = time.Duration(ends.end - a.from); v.Overlap <= 0 {
+				continue // one was released exactly when the last was granted
 			}
 		}
 		all = append(all, v)

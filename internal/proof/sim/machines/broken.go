@@ -60,7 +60,23 @@ const (
 	PartGranted                 // several resources: a server sets those that are free
 	PartExtended                // several resources: a server lengthens one of them
 	PartKept                    // several resources: a caller keeps what it has while it waits for the rest
+	ReadersFewer                // read/write locks: R + W ≤ N
+	ReaderIgnoresWriter         // read/write locks: a server lets it in beside one
+	WriterIgnoresReaders        // read/write locks
+	ReadersShareTTL             // read/write locks: the set has one TTL, that of the last reader
+	ReaderByClientsClock        // read/write locks: a reader's time ends by the client's clock
+	WriterKept                  // read/write locks: the writer's validity goes on until the downgrade is confirmed
+	DowngradeInTwo              // read/write locks: the writer is released, and then reads
+	UpgradeBesideReaders        // read/write locks
+	UndoDropsReader             // read/write locks: the undoing of an upgrade
+	PermitsCounted              // semaphores: votes for any permit are counted
+	TicketNotCompared           // fair locks
+	NoLease                     // fair locks: a waiter stays
 	brokenEnd
+
+	// Chance alone finds these too seldom; form_test.go has their histories.
+	TicketUnderOldName // fair locks: a new ticket for a waiter that is in some queues
+	KeptUnheard        // fair locks: a ticket counts as let in if no node that was heard refused it
 )
 
 var brokenNames = [...]string{
@@ -75,6 +91,9 @@ var brokenNames = [...]string{
 	"equal number granted", "number not compared", "counter for each server", "missing number is zero", "floor ignored",
 	"stale counts", "blind grant counts", "no floor needed", "part of a set granted", "part of a set extended",
 	"part of a set kept",
+	"fewer readers than a quorum", "reader ignores the writer", "writer ignores readers", "readers share a TTL", "reader by the client's clock",
+	"writer kept", "downgrade in two", "upgrade beside readers", "undo drops the reader", "permits counted",
+	"ticket not compared", "no lease", "", "ticket under the old name", "kept unheard",
 }
 
 func (b Broken) String() string { return brokenNames[b] }

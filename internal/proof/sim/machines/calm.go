@@ -127,12 +127,14 @@ func (w *world) probe(n int) {
 	}
 	k := p.workers[0]
 	t := &wish{resources: resources, ttl: w.plan.ttl, ends: pure.Never, slept: p.slept, triesMax: 1}
-	t.probe = func(granted bool) {
-		if !granted {
+	k.shape(t)
+	t.done = func(l *lock) {
+		if l == nil {
 			w.violate("liveness", "process %d does not get resources %v, which no process has", p.index, t.resources)
 			w.over = true // even if only another rule is checked
 			return
 		}
+		k.giveBack(l)
 		w.after(100*ms, func() { w.probe(n + 1) })
 	}
 	k.try(t)
@@ -141,11 +143,9 @@ func (w *world) probe(n int) {
 // last checks R28: nothing is left.
 func (w *world) last() {
 	for _, s := range w.servers {
-		for resource := range s.keys {
-			if a := s.look(resource); a != nil {
-				w.violate("R28", "server %d has the key of attempt %d at the end", s.index, a.index)
-			}
-		}
+		s.each(func(k *key) {
+			w.violate("R28", "server %d has the key of attempt %d at the end", s.index, k.attempt.index)
+		})
 	}
 	for _, p := range w.processes {
 		p.closed = true

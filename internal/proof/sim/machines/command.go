@@ -49,7 +49,7 @@ func (c *command) script() bool {
 	case release, extend, heal, changeSeal, giveFloor:
 		return true
 	}
-	return c.op == set && (c.attempt.number > 0 || len(c.attempt.resources) > 1)
+	return c.op == set && (c.attempt.number > 0 || len(c.attempt.resources) > 1 || c.attempt.form != nil)
 }
 
 // creates reports whether the command may set keys, so that it must not be
@@ -63,6 +63,7 @@ type attempt struct {
 	token     uint64
 	resources []int // most have one
 	number    int64 // the fencing number, if it has one
+	form      *form // nil: it has one key for each resource
 	process   *process
 	started   time.Duration // true time
 	asks      []*command    // SETs, extensions and healings
@@ -99,6 +100,7 @@ type reply struct {
 	run  int64
 	mark model.Mark // one half of it
 
+	text   string // why a form is refused
 	record string // of fencing numbers; "" if there is none
 	number int64  // with the code n, to a command with a fencing number
 
@@ -114,6 +116,7 @@ const (
 	isNull                      // null
 	isInteger                   // n
 	isNumbered                  // n and number
+	isText                      // text
 	isError                     // -OOM, -BUSY, -NOPERM …
 	isNoScript                  // -NOSCRIPT
 )

@@ -16,7 +16,8 @@
 // votes (round.go), a node with its handshake, fence, payments, join and end
 // (member.go), the looks at the node (watch.go), what is read of its seal and
 // done to it (deployment.go), its floors and the process's numbers
-// (numbers.go), an attempt, its retries, extension and release (worker.go), and
+// (numbers.go), an attempt, its retries, extension and release (worker.go), what
+// readers, writers, permits and callers in a queue do beyond that (form.go), and
 // a hold (holder.go). So this simulation is evidence about the rules and the
 // decisions; internal/proof/sim/running shows that the running code combines
 // them in the same way. Left out is what cannot break a promise
@@ -25,8 +26,8 @@
 //
 // The world has no counterpart in the running code: servers with keys that
 // expire by their own clocks, up to a millisecond early (server.go), with a
-// seal and an account of their past (server_mark.go), and a memory of fencing
-// numbers (server_numbers.go); links with delays, and connections whose ends
+// seal and an account of their past (server_mark.go), a memory of fencing
+// numbers (server_numbers.go), and sets of readers and queues (server_form.go); links with delays, and connections whose ends
 // learn of the end at different times (link.go);
 // processes with three clocks that are stopped, suspended and killed
 // (process.go, clock.go), and some of which name other servers than the rest;
@@ -36,7 +37,7 @@
 //
 // # What is checked
 //
-// The referee (referee.go, referee_order.go) knows true time and what each
+// The referee (referee.go, referee_order.go, referee_form.go) knows true time and what each
 // server executed, and checks what is promised:
 //
 //   - exclusion: at most one holder within validity, each by its own clocks,
@@ -58,6 +59,11 @@
 //     within 1.5 s
 //   - F1 to F4: a lock with a fencing number has a higher one than each lock
 //     that had been granted before its attempt began, and none has the same
+//   - read/write locks and semaphores: readers share, a writer excludes all but
+//     the reader that it was, no other writer comes in a downgrade, and there
+//     are never more holders than permits
+//   - fair locks: a caller that waits in the queues of a quorum, with leases
+//     that live, is not overtaken by one whose call began when it was there
 //   - several resources: a server has all keys of an attempt or none, exclusion
 //     is checked for each resource, and callers do not block each other
 //   - liveness and R28: some time after the last fault every node counts for
@@ -80,7 +86,8 @@
 //
 // That the referee works is tested too: broken.go lists rules that can be
 // broken on purpose, and TestEachBrokenPartIsFound requires that each is found
-// within three thousand seeds.
+// within three thousand seeds. Those that chance does not meet have histories of
+// their own (form_test.go).
 //
 //	go test ./internal/proof/sim/machines -run 'TestSim$' -v -sim.seeds=100000
 //	go test ./internal/proof/sim/machines -run 'TestSim$' -v -sim.seed=4711 -sim.trace

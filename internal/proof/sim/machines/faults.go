@@ -499,10 +499,11 @@ func (w *world) canLeap(s *server) bool {
 	if w.plan.quarantine && s.mark().Seal.Identity == (pure.Identity{}) {
 		return false
 	}
-	for resource := range s.keys {
-		a := s.look(resource)
-		if a == nil || a.over && !a.kept {
-			continue
+	can := true
+	s.each(func(k *key) {
+		a := k.attempt
+		if a.over && !a.kept {
+			return
 		}
 		others := 0
 		for _, other := range w.servers {
@@ -510,11 +511,9 @@ func (w *world) canLeap(s *server) bool {
 				others++
 			}
 		}
-		if others < multiplex.Quorum(a.process.size) {
-			return false
-		}
-	}
-	return true
+		can = can && others >= multiplex.Quorum(a.process.size)
+	})
+	return can
 }
 
 func (w *world) strikeProcess(f fault, p *process) func() {

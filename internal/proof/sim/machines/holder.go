@@ -35,7 +35,7 @@ func (h *hold) left() time.Duration {
 // hold keeps a granted lock.
 func (k *worker) hold(t *wish, l *lock, start instant) {
 	w := k.world()
-	h := &hold{lock: *l, heals: w.oneIn(2) && len(t.resources) == 1}
+	h := &hold{lock: *l, heals: w.oneIn(2) && len(t.resources) == 1 && t.form == nil}
 	h.begun = instant{start.at, t.slept}
 	h.granted = h.begun
 	bound, extensions := pure.Never, -1

@@ -448,6 +448,12 @@ func (m *member) count(r *round, got reply) {
 			v = multiplex.Refused // it may have forgotten another client's lock (R10, R23)
 		}
 	}
+	if got.kind == isText && r.isOpen() && !r.voted().Has(m.index) {
+		if r.texts == nil {
+			r.texts = make([]string, m.process.size)
+		}
+		r.texts[m.index] = got.text
+	}
 	r.vote(m.index, v)
 }
 
@@ -459,7 +465,7 @@ func (p *process) judgeReply(of *round, r reply) multiplex.Vote {
 		return p.judgeFenced(of.cmd.attempt, r)
 	case op == set && r.kind == isOK, r.kind == isInteger && r.n == 1:
 		return multiplex.Granted
-	case op == set && r.kind == isNull, r.kind == isInteger && r.n <= 0:
+	case op == set && r.kind == isNull, r.kind == isInteger && r.n <= 0, r.kind == isText:
 		return multiplex.Refused
 	case r.kind == isInteger && r.n == 2:
 		return multiplex.Restored

@@ -39,6 +39,8 @@ type process struct {
 	founds      bool          // like redlock.Init
 	believed    pure.Identity // for Broken
 	fencing
+	tickets    *pure.Numbers
+	lastPermit map[int]int // by resource
 
 	quorumTime time.Duration // smoothed, for retries
 	workers    []*worker
@@ -71,6 +73,7 @@ func newProcess(w *world, index int) *process {
 		p.quarantined = p.strangers // fresh processes obey quarantine too (R23)
 	}
 	p.fencing = newFencing(p)
+	p.tickets, p.lastPermit = pure.NewNumbers(p.clocks().at), make(map[int]int)
 	w.processes[index] = p
 	for i := range w.plan.workers {
 		p.workers = append(p.workers, &worker{process: p, index: i})

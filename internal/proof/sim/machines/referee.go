@@ -15,6 +15,7 @@ type referee struct {
 	claims [][]*claim    // by resource: current and former holders
 	orders []order       // by resource: the fencing numbers
 	moved  time.Duration // when a lock was last granted, prolonged or given back
+	formReferee
 }
 
 // A claim is a lock or hold as its holder sees it.
@@ -41,6 +42,7 @@ func (r *referee) granted(c *claim) {
 	r.moved = r.world.now
 	r.validity(c, false)
 	r.order(c)
+	r.ofForm(c)
 	r.excludes(c)
 	r.willBeTold(c)
 }
@@ -118,9 +120,8 @@ func (r *referee) exclusion(resource int) {
 	}
 	clear(claims[len(kept):])
 	r.claims[resource] = kept
-	if len(kept) > 1 && !r.world.plan.flushes {
-		a, b := kept[0], kept[1]
-		if (r.strays(a, b) || r.strays(b, a)) && !r.world.over {
+	if a, b := crowded(kept); a != nil && !r.world.plan.flushes {
+		if r.strayed(kept) && !r.world.over {
 			r.world.report.Count("two holders after that, outside of the promise", 1)
 			r.world.over = true
 			return
@@ -324,23 +325,22 @@ func (r *referee) mustBeUp(p *process, m *member) {
 // orphans checks for keys of ended attempts on a server without faults.
 func (r *referee) orphans(p *process, s *server) {
 	w := r.world
-	for resource := range s.keys {
-		a := s.look(resource)
-		if a == nil || a.process != p || !a.over || a.kept || p.member(s.index).dials > dialsInPlenty {
-			continue
+	s.each(func(k *key) {
+		a := k.attempt
+		if a.process != p || !a.over || a.kept || p.member(s.index).dials > dialsInPlenty {
+			return
 		}
-		k := &s.keys[resource]
 		patience := r.patience(a, p.member(s.index), k)
 		since := max(a.ended, p.link(s.index).since, k.set, p.goesSince)
 		if w.now-since < patience {
 			w.at(since+patience, func() { r.orphanStays(p, s, a) })
-			continue
+			return
 		}
 		if w.now-k.set > k.ttl {
-			continue // the server's clock was turned back
+			return // the server's clock was turned back
 		}
 		w.violate("R8", "server %d has the key of attempt %d, which was over %v ago", s.index, a.index, w.now-a.ended)
-	}
+	})
 }
 
 // patience returns how long a key may outlive its attempt. If CLIENT KILL is

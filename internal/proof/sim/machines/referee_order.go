@@ -59,12 +59,12 @@ func (r *referee) orderOn(o *order, a *attempt) {
 	o.grants = append(o.grants, grant)
 }
 
-// stuck checks that callers of locks on several resources do not block each
+// stuck checks that callers of locks that are not plain do not block each
 // other: if nothing goes wrong and one is refused, then some lock was granted,
 // prolonged or given back in the life of a lock and some more time for retries.
 func (r *referee) stuck(a *attempt) {
 	w := r.world
-	if w.plan.sets == 0 || len(w.plan.faults) > 0 || w.stopping || w.now-r.moved < w.plan.ttl+20*pure.RetryMost {
+	if w.plan.sets == 0 && w.plan.forms == nil || len(w.plan.faults) > 0 || w.stopping || w.now-r.moved < w.plan.ttl+20*pure.RetryMost {
 		return
 	}
 	w.violate("deadlock", "attempt %d is refused, and for %v no lock was granted, prolonged or given back", a.index, w.now-r.moved)

@@ -21,6 +21,7 @@ type round struct {
 	discounted multiplex.Set // their votes must not make a lock (R23)
 
 	granted, refused, failed multiplex.Set
+	texts                    []string // by node: of its refusal, before the decision
 	verdict                  multiplex.Verdict
 	cancelled                bool // the caller's context ended, or the group was closed
 	done                     func(*round)
@@ -115,11 +116,19 @@ func (p *process) quorumNeeded() int {
 	return p.quorum
 }
 
+// needed is quorumNeeded for this round.
+func (r *round) needed() int {
+	if r.process.world.broken.is(ReadersFewer) && r.cmd.op != release && r.cmd.attempt.form.is(reading) {
+		return max(1, r.process.quorum-1)
+	}
+	return r.process.quorumNeeded()
+}
+
 func (r *round) tally() multiplex.Tally {
 	return multiplex.Tally{Nodes: r.process.size, Granted: r.granted.Len(), Refused: r.refused.Len(), Failed: r.failed.Len()}
 }
 
-func (r *round) judge() multiplex.Verdict { return r.tally().Verdict(r.process.quorumNeeded(), r.mode) }
+func (r *round) judge() multiplex.Verdict { return r.tally().Verdict(r.needed(), r.mode) }
 
 func (r *round) voted() multiplex.Set { return r.granted | r.refused | r.failed }
 
@@ -214,7 +223,7 @@ func (r *round) rearm() {
 func (r *round) deadline(node int) time.Duration {
 	p := r.process
 	patience := pure.VotePatience(0, r.ttl, r.patience,
-		r.tally().Hinges(p.quorumNeeded(), r.mode), pure.Starved(p.excused, r.at))
+		r.tally().Hinges(r.needed(), r.mode), pure.Starved(p.excused, r.at))
 	return pure.VoteDeadline(r.at, p.members[node].voteTimeout(r.ttl), patience)
 }
 

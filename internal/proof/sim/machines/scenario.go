@@ -44,7 +44,10 @@ type scenario struct {
 	fenced                  int
 	corrects                bool
 	lead, period, resetLead time.Duration
-	sets                    int // percent of the locks that are on several resources
+	sets                    int        // percent of the locks that are on several resources
+	forms                   []formKind // by resource; nil if all locks are plain
+	permits                 int        // of a semaphore
+	fewer                   bool       // one process names one less
 	// flushes says that servers are flushed, and go on. Then exclusion is not
 	// promised, but the order of the numbers is.
 	flushes bool
@@ -66,10 +69,10 @@ type scenario struct {
 func (s scenario) String() string {
 	return fmt.Sprintf("nodes=%d processes=%d workers=%d resources=%d ttl=%v quarantine=%t founded=%t misfits=%d(%d-%d, after %v) trapped=%d durable=%t "+
 		"forbidKill=%t hideRun=%t "+
-		"debts=%d ppm=%d latency=%v holds=%d cancels=%d greedy=%t starved=%v fenced=%d corrects=%t lead=%v period=%v sets=%d faults=%v, %d every %v for %v, until %v",
+		"debts=%d ppm=%d latency=%v holds=%d cancels=%d greedy=%t starved=%v fenced=%d corrects=%t lead=%v period=%v sets=%d forms=%v permits=%d faults=%v, %d every %v for %v, until %v",
 		s.nodes, s.processes, s.workers, s.resources, s.ttl, s.quarantine, s.founded, s.misfits, s.first, s.last, s.misfitsAfter, s.trapped, s.durable,
 		s.forbidKill, s.hideRun,
-		s.debtsMost, s.ppm, s.latency, s.holds, s.cancels, s.greedy, s.starved, s.fenced, s.corrects, s.lead, s.period, s.sets, s.faults, s.burst, s.faultEvery, s.faultLasts, s.calmFrom)
+		s.debtsMost, s.ppm, s.latency, s.holds, s.cancels, s.greedy, s.starved, s.fenced, s.corrects, s.lead, s.period, s.sets, s.forms, s.permits, s.faults, s.burst, s.faultEvery, s.faultLasts, s.calmFrom)
 }
 
 // drift is Config.DriftFactor of all clients. rateMost is the greatest error of
@@ -203,7 +206,7 @@ func (s *scenario) drawFaults(r *rand.Rand, chance func(int) bool) {
 }
 
 // drawKinds draws which locks have fencing numbers, or are on several
-// resources. Its random numbers are its own, so that it changes nothing else.
+// resources, or of a form. Its random numbers are its own, so that it changes nothing else.
 func (s *scenario) drawKinds(r *rand.Rand) {
 	if s.quarantine && s.misfits == 0 && !s.hideRun && r.IntN(3) == 0 {
 		s.numbers(r)
@@ -216,6 +219,9 @@ func (s *scenario) drawKinds(r *rand.Rand) {
 		if r.IntN(5) == 0 && s.trapped == 0 {
 			s.faults = nil // then the referee looks for deadlocks
 		}
+	}
+	if s.fenced == 0 && s.sets == 0 && r.IntN(3) == 0 {
+		s.drawForms(r)
 	}
 }
 

@@ -16,7 +16,8 @@ type server struct {
 	clock clock
 	run   int64 // the run id; a new one after each start
 	past  past
-	keys  []key // by resource
+	keys  []key // by resource, and then permits
+	formKeys
 
 	down          int // faults that keep it down
 	stopped       int // faults that keep it stopped
@@ -33,7 +34,8 @@ type server struct {
 	wires         []*wire       // to the running process, the oldest first
 }
 
-// A key is the key of one resource; without an attempt there is none.
+// A key is the key of one resource, or what a set of readers has of one reader;
+// without an attempt there is none.
 type key struct {
 	attempt *attempt
 	ends    time.Duration // by the server's clock, in whole milliseconds
@@ -44,7 +46,8 @@ type key struct {
 }
 
 func newServer(w *world, index int) *server {
-	s := &server{world: w, index: index, keys: make([]key, w.plan.resources), knowsScripts: true}
+	s := &server{world: w, index: index, keys: make([]key, w.plan.keys()), knowsScripts: true}
+	s.formKeys = newFormKeys(w.plan.resources)
 	s.numbers.last = make([]history, w.plan.resources)
 	s.clock = clock{ppm: w.plan.rate(w.random), base: w.nearly(0)}
 	s.forbidsKill = w.plan.forbidKill && w.oneIn(2)
@@ -85,20 +88,51 @@ func (s *server) look(resource int) *attempt {
 	return k.attempt
 }
 
+// find returns an attempt's key for one of its resources, or nil.
+func (s *server) find(a *attempt, resource int) *key {
+	if a.form != nil {
+		return s.findForm(a)
+	}
+	if s.look(resource) == a {
+		return &s.keys[resource]
+	}
+	return nil
+}
+
+// each does something for each key that is there.
+func (s *server) each(do func(k *key)) {
+	for i := range s.keys {
+		if s.look(i) != nil {
+			do(&s.keys[i])
+		}
+	}
+	for resource, readers := range s.readers {
+		for i := range readers {
+			if k := &readers[i]; s.ms() < min(k.ends, s.ends[resource]) {
+				do(k)
+			}
+		}
+	}
+}
+
 // has reports whether a key of an attempt is there.
 func (s *server) has(a *attempt) bool {
-	return slices.ContainsFunc(a.resources, func(resource int) bool { return s.look(resource) == a })
+	return slices.ContainsFunc(a.resources, func(resource int) bool { return s.find(a, resource) != nil })
 }
 
 // hasAll reports whether all keys of an attempt are there.
 func (s *server) hasAll(a *attempt) bool {
-	return !slices.ContainsFunc(a.resources, func(resource int) bool { return s.look(resource) != a })
+	return !slices.ContainsFunc(a.resources, func(resource int) bool { return s.find(a, resource) == nil })
 }
 
 // keeps reports whether an attempt's keys have its token, and live as long as
 // its holder may believe.
 func (s *server) keeps(a *attempt) bool {
 	left := a.due - s.world.now
+	if a.form != nil {
+		k := s.findForm(a)
+		return k != nil && k.ends-s.ms() >= left-left/100-2*ms
+	}
 	return !slices.ContainsFunc(a.resources, func(resource int) bool {
 		there := s.look(resource)
 		return there == nil || there.token != a.token || s.keys[resource].ends-s.ms() < left-left/100-2*ms
@@ -189,7 +223,7 @@ func (s *server) judge(c *wire, cmd *command, r reply) {
 		r.kind == isNumbered && (r.n == model.Granted || r.n == model.GrantedBlind)
 	restored := cmd.op == heal && r.n == 2
 	for _, resource := range a.resources {
-		if k := &s.keys[resource]; k.attempt != nil && k.wire == nil { // it was set by this
+		if k := s.find(a, resource); k != nil && k.wire == nil { // it was set by this
 			k.wire, k.asked = c, cmd.ttl
 		}
 	}
@@ -268,6 +302,8 @@ func (s *server) kill(target *wire) reply {
 func (s *server) set(cmd *command) reply {
 	a := cmd.attempt
 	switch {
+	case a.form != nil:
+		return s.runForm(cmd)
 	case a.number > 0:
 		return s.setFenced(cmd)
 	case len(a.resources) > 1:
@@ -297,14 +333,21 @@ func (s *server) setAll(cmd *command) reply {
 }
 
 func (s *server) put(cmd *command, resource int) {
-	s.keys[resource] = key{attempt: cmd.attempt, ends: s.ms() + cmd.ttl, ttl: cmd.ttl, set: s.world.now}
+	s.keys[resource] = s.newKey(cmd)
+}
+
+func (s *server) newKey(cmd *command) key {
 	cmd.attempt.due = max(cmd.attempt.due, s.world.now+cmd.ttl)
+	return key{attempt: cmd.attempt, ends: s.ms() + cmd.ttl, ttl: cmd.ttl, set: s.world.now}
 }
 
 // script runs a Lua program as package model has it, unless the program is
 // broken on purpose.
 func (s *server) script(cmd *command) reply {
 	a := cmd.attempt
+	if a.form != nil {
+		return s.runForm(cmd)
+	}
 	resource := a.resources[0]
 	there := s.look(resource)
 	db := &store{s, cmd}
@@ -396,4 +439,7 @@ func (s *server) forget(since time.Duration) {
 	}
 	s.unwrite(since)
 	s.numbers.unwrite(since)
+	if s.forgetForms(since) {
+		s.forgot = s.world.now
+	}
 }

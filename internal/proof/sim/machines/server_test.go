@@ -11,22 +11,30 @@ import (
 
 // quiet returns a world in which nothing happens by itself.
 func quiet(seed uint64) *world {
-	const nodes = 1
+	return quietWith(seed, scenario{nodes: 1, processes: 1, resources: 2})
+}
+
+// quietWith is quiet with so many servers and processes, and such locks.
+func quietWith(seed uint64, plan scenario) *world {
 	w := newWorld(seed, Options{})
-	w.queue, w.servers, w.processes, w.links = nil, nil, nil, nil
-	w.plan = scenario{
-		nodes: nodes, processes: 1, workers: 1, resources: 2, ttl: time.Second, latency: ms, lateness: 100 * ms,
-		dialTimeout: time.Second, debtsMost: 100, calmFrom: time.Hour, faultLasts: time.Second,
-	}
-	row := []*link(nil)
-	for i := range nodes {
+	w.queue, w.servers, w.links = nil, nil, nil
+	plan.workers, plan.ttl, plan.latency, plan.lateness = 1, time.Second, ms, 100*ms
+	plan.dialTimeout, plan.debtsMost, plan.calmFrom, plan.faultLasts = time.Second, 100, time.Hour, time.Second
+	w.plan = plan
+	for i := range plan.nodes {
 		w.servers = append(w.servers, newServer(w, i))
-		row = append(row, newLink(w))
 	}
-	w.links = [][]*link{row}
-	w.referee = referee{world: w, claims: make([][]*claim, w.plan.resources), orders: make([]order, w.plan.resources)}
-	w.processes = []*process{nil}
-	newProcess(w, 0)
+	w.referee = referee{world: w, claims: make([][]*claim, plan.resources), orders: make([]order, plan.resources)}
+	w.referee.formReferee = newFormReferee(plan.resources)
+	w.processes = make([]*process, plan.processes)
+	for i := range plan.processes {
+		row := []*link(nil)
+		for range w.servers {
+			row = append(row, newLink(w))
+		}
+		w.links = append(w.links, row)
+		newProcess(w, i)
+	}
 	return w
 }
 
@@ -123,6 +131,39 @@ func TestServerWithNumbers(t *testing.T) {
 	require.Equal(t, reply{kind: isNumbered, n: model.Granted, number: now + 1_000_003}, try(now+1_000_004), "as it was then")
 	s.forget(0)
 	require.Equal(t, reply{kind: isNumbered, n: model.GrantedBlind}, try(now))
+}
+
+// Each reader has its own time, and a restart without the last writes forgets
+// readers as it does keys.
+func TestServerWithReaders(t *testing.T) {
+	w := quietWith(1, scenario{nodes: 1, processes: 1, resources: 1, permits: 1, forms: []formKind{reading}})
+	s, p := w.servers[0], w.processes[0]
+	of := func(kind formKind) *attempt {
+		a := w.newAttempt(p, []int{0}, w.newToken())
+		a.form = &form{kind: kind}
+		return a
+	}
+	do := func(op operation, of *attempt, ttl time.Duration) int {
+		return s.result(&command{op: op, attempt: of, ttl: ttl}).n
+	}
+	a, b, c, d := of(reading), of(reading), of(writing), of(reading)
+	require.Equal(t, 1, do(set, a, time.Second))
+	require.Equal(t, 1, do(set, b, 100*ms))
+	w.pass(50 * ms)
+	require.True(t, s.hasAll(a) && s.hasAll(b))
+	require.Equal(t, -2, do(set, c, time.Second))
+	w.pass(51 * ms)
+	require.True(t, s.hasAll(a) && !s.has(b))
+	require.Zero(t, do(extend, b, time.Second), "its time is over")
+	require.Equal(t, 1, do(extend, a, 2*time.Second))
+	since := w.now + 1
+	w.pass(ms)
+	require.Equal(t, 1, do(set, d, time.Second))
+	s.forget(since)
+	require.True(t, s.has(a) && !s.has(d))
+	require.Equal(t, 1, do(release, a, 0))
+	require.Equal(t, 1, do(set, c, time.Second))
+	require.Equal(t, -1, do(set, d, time.Second))
 }
 
 // Commands in flight on a connection that ended may be executed later, in

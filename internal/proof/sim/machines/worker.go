@@ -28,7 +28,9 @@ type wish struct {
 	slept      time.Duration // time suspended before it began
 	renumbered bool          // this try makes its second round
 	token      uint64        // for Broken
-	probe      func(granted bool)
+	form       *form
+	asked      int           // rounds of this try, for a form
+	done       func(l *lock) // instead of using the lock, which is nil if it was not granted
 }
 
 // A lock is a granted lock.
@@ -38,6 +40,7 @@ type lock struct {
 	ttl     time.Duration // the longest TTL that the keys were given
 	until   instant
 	receipt receipt
+	under   *lock // the reader that became this writer, and stays
 }
 
 // left returns the validity as Lock.Validity does.
@@ -90,6 +93,7 @@ func (k *worker) begin() {
 	if w.plan.greedy {
 		t.triesMax = 30
 	}
+	k.shape(t)
 	if w.random.IntN(100) < w.plan.cancels {
 		t.ends = p.now() + w.span(4*w.plan.latency) + w.span(w.plan.latency)
 		if w.oneIn(2) {
@@ -111,15 +115,16 @@ func (k *worker) wants() []int {
 // try is one attempt: Client.attempt in redlock.
 func (k *worker) try(t *wish) {
 	w, p := k.world(), k.process
-	if w.stopping && t.probe == nil || p.now() >= t.ends {
-		k.rest()
+	if w.stopping && t.done == nil || p.now() >= t.ends {
+		k.giveUp(t)
 		return
 	}
 	t.tries++
+	t.asked = 0
 	t.renumbered = false
 	start := p.clocks() // before the first byte is queued (R4)
 	if pure.Validity(t.ttl, 0, k.slack(t.ttl)) <= 0 {
-		k.rest() // ErrTTL
+		k.giveUp(t) // ErrTTL
 		return
 	}
 	if w.oneIn(8) {
@@ -144,6 +149,7 @@ func (k *worker) send(t *wish, start instant) {
 		t.token = w.newToken() // new for each attempt (R3)
 	}
 	a := w.newAttempt(p, t.resources, t.token)
+	a.form = k.formFor(t)
 	if p.fenced {
 		a.number = p.numbers.Next(p.clocks().at)
 	}
@@ -199,13 +205,25 @@ func (k *worker) decided(t *wish, a *attempt, r *round, own receipt, start insta
 		w.report.Count("no quorum", 1)
 	}
 	k.undo(t, a, r, own)
-	if p.fenced && r.verdict == multiplex.Lost && !r.cancelled && !t.renumbered && p.numbers.Outdated(a.number) {
-		t.renumbered = true
-		w.report.Count("renumbered", 1)
+	if r.verdict == multiplex.Lost && !r.cancelled && k.asksAgain(t, a, r) {
 		k.send(t, p.clocks())
 		return
 	}
 	k.again(t)
+}
+
+// asksAgain reports whether a refused try makes another round at once.
+func (k *worker) asksAgain(t *wish, a *attempt, r *round) bool {
+	p := k.process
+	if t.form != nil {
+		return k.formAsksAgain(t, r)
+	}
+	if !p.fenced || t.renumbered || !p.numbers.Outdated(a.number) {
+		return false
+	}
+	t.renumbered = true
+	k.world().report.Count("renumbered", 1)
+	return true
 }
 
 // undo queues what an attempt without the lock leaves: a release for every
@@ -229,13 +247,13 @@ func (k *worker) tell(a *attempt, ttl time.Duration, of receipt) {
 
 // again retries after a random delay, or gives up (R11).
 func (k *worker) again(t *wish) {
-	if t.probe != nil {
-		t.probe(false)
+	if t.done != nil {
+		t.done(nil)
 		return
 	}
 	p := k.process
 	if t.tries >= t.triesMax && !k.world().broken.is(PartKept) {
-		k.rest()
+		k.giveUp(t)
 		return
 	}
 	k.then(pure.RetryDelay(t.tries, p.quorumTime, 0, pure.RetryMost, p.jitter()), func() { k.try(t) })
@@ -251,15 +269,15 @@ func (k *worker) granted(t *wish, a *attempt, own receipt, start instant) {
 		l.until = instant{timeOf(end, p.wall.at(w.now)+time.Hour), l.until.slept}
 	}
 	w.report.Count("grants", 1)
+	k.formGranted(t, a)
 	w.step("process %d worker %d: granted attempt %d", int64(k.process.index), int64(k.index), int64(a.index))
 	if t.hold {
 		k.hold(t, l, start)
 		return
 	}
 	w.referee.granted(&claim{worker: k, attempt: a, holder: l})
-	if t.probe != nil {
-		k.giveBack(l)
-		t.probe(true)
+	if t.done != nil {
+		t.done(l)
 		return
 	}
 	k.use(l)
@@ -291,6 +309,9 @@ func (k *worker) use(l *lock) {
 		d = w.span(5 * ms)
 	}
 	k.then(d, func() {
+		if k.exchange(l) {
+			return
+		}
 		switch n := w.random.IntN(20); {
 		case n < 9:
 			k.extend(l)
@@ -305,6 +326,9 @@ func (k *worker) use(l *lock) {
 // abandon leaves the keys to their TTL, like a caller that crashed or forgot.
 func (k *worker) abandon(l *lock) {
 	l.attempt.kept = true
+	if l.under != nil {
+		l.under.attempt.kept = true
+	}
 	k.rest()
 }
 
@@ -316,10 +340,15 @@ func (k *worker) giveBack(l *lock) {
 	w.referee.ended(l.attempt)
 	k.tell(l.attempt, l.ttl, l.receipt)
 	w.report.Count("releases", 1)
+	k.formReleased(l)
 }
 
 func (k *worker) release(l *lock) {
 	k.giveBack(l)
+	if l.under != nil {
+		k.use(l.under)
+		return
+	}
 	k.rest()
 }
 

@@ -65,6 +65,7 @@ func newWorld(seed uint64, o Options) *world {
 	w.referee.world = w
 	w.referee.claims = make([][]*claim, w.plan.resources)
 	w.referee.orders = make([]order, w.plan.resources)
+	w.referee.formReferee = newFormReferee(w.plan.resources)
 	w.processes = make([]*process, len(w.links))
 	if w.plan.fenced > 0 {
 		w.after(w.span(time.Second), w.operate)
@@ -100,7 +101,7 @@ func (w *world) open() {
 		})
 	}
 	if len(w.plan.faults) == 0 && w.plan.misfits == 0 && w.plan.quarantine {
-		w.after(w.plan.startSpread+4*time.Second, w.agreed)
+		w.after(w.plan.startAfter(0)+w.plan.startSpread+4*time.Second, w.agreed)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Command checkhistory checks the histories that `loadgen --history FILE`
-// wrote: whether a resource ever had two holders at the same time, and whether
-// fencing numbers are in order.
+// wrote: whether a resource ever had two holders at the same time, or more than
+// may share it, and whether fencing numbers and queues are in order.
 //
 //	checkhistory [--edn FOLDER] FILE…
 //
@@ -129,6 +129,11 @@ func report(w io.Writer, show int, x *history.Exclusion, v history.Verdict, reso
 	violations := len(found) + x.More() + v.Violated
 	fmt.Fprintf(w, "events       %d\n", x.Events)
 	fmt.Fprintf(w, "grants       %d, of which %d were over when they were told\n", x.Grants, x.Empty)
+	if shared := x.Grants - x.Forms[history.PlainForm]; shared > 0 {
+		fmt.Fprintf(w, "forms        %d plain, %d read, %d write, %d permits, %d fair; %d upgrades, %d downgrades, %d places in a queue\n",
+			x.Forms[history.PlainForm], x.Forms[history.ReadForm], x.Forms[history.WriteForm], x.Forms[history.PermitForm],
+			x.Forms[history.FairForm], x.Upgrades, x.Downgrades, x.Queued)
+	}
 	fmt.Fprintf(w, "extensions   %d\n", x.Extensions)
 	fmt.Fprintf(w, "numbers      %d grants had a fencing number\n", x.Numbers)
 	fmt.Fprintf(w, "overdue      %d were not released within their validity\n", x.Overdue)

@@ -57,6 +57,60 @@ func TestCheckhistory(t *testing.T) {
 	}
 }
 
+// Histories of each form, as they should be and broken: each judge says so, and
+// of what.
+func TestForms(t *testing.T) {
+	write := strings.NewReplacer(`"form":"read"`, `"form":"write"`)
+	few := strings.NewReplacer(`"permits":2`, `"permits":1`)
+	for _, c := range []struct {
+		name, text  string
+		says        string
+		broken, why string
+		porcupine   string
+	}{
+		{
+			"read/write", shared(`,"form":"read"`), "2 read", write.Replace(shared(`,"form":"read"`)),
+			`two holders at a time: client 0.0 attempt 1 grant at t=1 (write)`, `porcupine: read/write lock "k"`,
+		},
+		{
+			"permits", shared(`,"form":"permit","permits":2`), "2 permits", few.Replace(shared(`,"form":"permit","permits":2`)),
+			`more holders than permits: client 0.0 attempt 1 grant at t=1 (permit)`, `porcupine: semaphore "k"`,
+		},
+		{
+			"fair", queue(true), "1 fair", queue(false) + `{"t":9,"client":1,"resource":"k","attempt":1,"ev":"cancel","form":"fair"}` + "\n",
+			`granted although another that was in the queue before it began was still there: client 0.1 attempt 1 queued at t=2 (fair)`, `porcupine: fair lock "k"`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out bytes.Buffer
+			require.Equal(t, exitGood, run(files(t, c.text), nil, &out, &out), out.String())
+			require.Contains(t, out.String(), c.says)
+			out.Reset()
+			require.Equal(t, exitViolated, run(files(t, c.broken), nil, &out, &out), out.String())
+			require.Contains(t, out.String(), c.why)
+			require.Contains(t, out.String(), c.porcupine)
+		})
+	}
+}
+
+// shared are two grants at one time.
+func shared(form string) string {
+	return strings.ReplaceAll(first[:strings.Index(first, "\n")+1]+strings.Replace(meantime, `"client":0`, `"client":1`, 1), "}", form+"}")
+}
+
+// queue has one that waits, and another that begins later and is served: when
+// the first has left, or not.
+func queue(left bool) string {
+	text := `{"t":0,"client":1,"resource":"k","attempt":1,"ev":"start","form":"fair"}
+{"t":2,"client":1,"resource":"k","attempt":1,"ev":"queued","until":5,"form":"fair"}
+{"t":3,"client":2,"resource":"k","attempt":1,"ev":"start","form":"fair"}
+`
+	if left {
+		text += `{"t":4,"client":1,"resource":"k","attempt":1,"ev":"held","form":"fair"}` + "\n"
+	}
+	return text + `{"t":4,"client":2,"resource":"k","attempt":1,"ev":"grant","until":9,"form":"fair"}` + "\n"
+}
+
 func TestStandardInput(t *testing.T) {
 	var out bytes.Buffer
 	require.Equal(t, exitViolated, run([]string{"-", files(t, meantime)[0]}, strings.NewReader(first), &out, &out))

@@ -1,0 +1,311 @@
+package redlock
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/lua"
+	"github.com/redmux/redmux/multiplex"
+)
+
+// tokenOf returns the fingerprint of a lock's token.
+func tokenOf(l Lock) string { return l.token.Fingerprint() }
+
+// Readers are listed with their times and owners, and a writer that waits for
+// them is reported. A writer is a holder like any other.
+func TestInspectShowsReaders(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{Prefix: "lock:"})
+		other := m.client(t, Config{Prefix: "lock:", Owner: "web-2"})
+		short, err := c.RW("r").Read().TryAcquire(t.Context(), 10*time.Second)
+		require.NoError(t, err)
+		long, err := other.RW("r").Read().TryAcquire(t.Context(), 20*time.Second)
+		require.NoError(t, err)
+		time.Sleep(2 * ms)
+		start := time.Now()
+		found := inspect(t, c, "r")
+		require.Equal(t, 2*ms, time.Since(start), "one round trip")
+		require.Equal(t, StateShared, found.State)
+		require.Equal(t, 3, found.Agree)
+		require.Empty(t, found.Holder)
+		require.False(t, found.WriterWaits)
+		require.Len(t, found.Readers, 2)
+		require.Equal(t, Participant{Holder: tokenOf(long), Owner: "web-2", Number: 1, TTL: found.Readers[0].TTL, Nodes: []int{0, 1, 2}}, found.Readers[0])
+		require.InDelta(t, 20*time.Second, found.Readers[0].TTL, float64(10*ms))
+		require.Equal(t, tokenOf(short), found.Readers[1].Holder)
+		require.InDelta(t, 10*time.Second, found.Readers[1].TTL, float64(10*ms))
+
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := other.RW("r").Write().Acquire(ctx, time.Second)
+			done <- err
+		}()
+		time.Sleep(50 * ms)
+		require.True(t, inspect(t, c, "r").WriterWaits)
+		m.forget("lock:r:mark")
+		m.nodes[0].DB().Set("lock:r:mark", "x", time.Hour)
+		stop()
+		require.ErrorIs(t, <-done, context.Canceled)
+		time.Sleep(time.Second)
+		require.False(t, inspect(t, c, "r").WriterWaits, "one node is no quorum")
+		m.forget("lock:r:mark")
+
+		// One whose time is over is no reader, though it stays in the set.
+		time.Sleep(9 * time.Second)
+		found = inspect(t, c, "r")
+		require.Len(t, found.Readers, 1)
+		require.Equal(t, tokenOf(long), found.Readers[0].Holder)
+		require.NoError(t, long.Release(t.Context()))
+		time.Sleep(2 * ms)
+		require.Equal(t, StateFree, inspect(t, c, "r").State)
+
+		write, err := c.RW("r").Write().TryAcquire(t.Context(), 10*time.Second)
+		require.NoError(t, err)
+		found = inspect(t, c, "r")
+		require.Equal(t, StateHeld, found.State)
+		require.Equal(t, tokenOf(write), found.Holder)
+		require.Empty(t, found.Readers)
+	})
+}
+
+// A reader on fewer nodes than a quorum holds nothing, and the node that has it
+// is named. While another one does not answer, it is unclear.
+func TestInspectOfReadersWithoutAQuorum(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		_, err := c.RW("r").Read().TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		lock, err := c.RW("r").Read().TryAcquire(t.Context(), 10*time.Second)
+		require.NoError(t, err)
+		time.Sleep(2 * ms)
+		m.nodes[0].DB().Delete("r:readers")
+		found := inspect(t, c, "r")
+		require.Equal(t, StateShared, found.State)
+		require.Equal(t, 2, found.Agree)
+		require.Equal(t, []int{1, 2}, found.Readers[1].Nodes)
+		m.nodes[1].DB().Delete("r:readers")
+		found = inspect(t, c, "r")
+		require.Equal(t, StateFree, found.State)
+		require.Equal(t, 2, found.Agree)
+		require.Equal(t, []int{2}, found.Readers[1].Nodes)
+		require.Equal(t, tokenOf(lock), found.Readers[1].Holder)
+		m.link(1).Refuse(true)
+		m.nodes[1].DropConns()
+		time.Sleep(5 * ms)
+		found = inspect(t, c, "r")
+		require.Equal(t, StateUnclear, found.State)
+		require.Zero(t, found.Agree)
+		m.link(1).Refuse(false)
+	})
+}
+
+// How many permits there are, which are held, and how many are free.
+func TestInspectShowsPermits(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{Owner: "web-1"})
+		require.Zero(t, inspect(t, c, "s").Permits)
+		s := c.Semaphore("s", 3)
+		var locks []Lock
+		for range 3 {
+			lock, err := s.TryAcquire(t.Context(), 10*time.Second)
+			require.NoError(t, err)
+			locks = append(locks, lock)
+		}
+		time.Sleep(2 * ms)
+		found := inspect(t, c, "s")
+		require.Equal(t, StateShared, found.State)
+		require.Equal(t, 3, found.Permits)
+		require.Zero(t, found.FreePermits)
+		require.Len(t, found.PermitsHeld, 3)
+		for i, p := range found.PermitsHeld {
+			require.Equal(t, i, p.Number)
+			require.Equal(t, "web-1", p.Owner)
+			require.Equal(t, []int{0, 1, 2}, p.Nodes)
+			require.InDelta(t, 10*time.Second, p.TTL, float64(20*ms))
+			require.Equal(t, 3, found.Nodes[i].Permits)
+		}
+		require.NoError(t, locks[0].Release(t.Context()))
+		time.Sleep(2 * ms)
+		require.Equal(t, 1, inspect(t, c, "s").FreePermits)
+
+		// What is left of a failed attempt takes no permit, but for the node.
+		number := strconv.FormatInt(locks[0].number, 10)
+		m.nodes[1].DB().Set("s#"+number, "another", 10*time.Second)
+		found = inspect(t, c, "s")
+		require.Equal(t, 1, found.FreePermits)
+		require.Equal(t, []int{1}, found.PermitsHeld[locks[0].number].Nodes)
+		m.nodes[2].DB().Set("s#"+number, "a third", 10*time.Second)
+		require.Zero(t, inspect(t, c, "s").FreePermits, "two nodes have it taken, though by two")
+
+		// A client that names less: what is held beyond counts against it.
+		m.forget("s#" + number)
+		_, err := c.Semaphore("s", 2).TryAcquire(t.Context(), 10*time.Second)
+		require.ErrorIs(t, err, ErrHeld)
+		for _, n := range m.nodes[:2] {
+			n.DB().Set("s:permits", "2 3", 10*time.Second)
+		}
+		found = inspect(t, c, "s")
+		require.Equal(t, 2, found.Permits)
+		require.Zero(t, found.FreePermits)
+		require.Equal(t, 3, found.Nodes[2].Permits)
+		require.Len(t, found.PermitsHeld, 2)
+		for _, lock := range locks[1:] {
+			require.NoError(t, lock.Release(t.Context()))
+		}
+		time.Sleep(2 * ms)
+		found = inspect(t, c, "s")
+		require.Equal(t, StateFree, found.State)
+		require.Equal(t, 2, found.FreePermits)
+	})
+}
+
+// The queue of a fair lock, in its order and without the holder.
+func TestInspectShowsTheQueue(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var holders [3]Lock
+		done := make(chan struct{})
+		for i := range holders {
+			go func() {
+				holders[i], _ = c.Fair("f").Acquire(ctx, time.Minute)
+				done <- struct{}{}
+			}()
+			time.Sleep(10 * ms)
+		}
+		<-done
+		time.Sleep(5 * ms)
+		found := inspect(t, c, "f")
+		require.Equal(t, StateHeld, found.State)
+		require.Equal(t, tokenOf(holders[0]), found.Holder)
+		require.Len(t, found.Queue, 2)
+		for i, p := range found.Queue {
+			require.Equal(t, i+1, p.Number)
+			require.Equal(t, []int{0, 1, 2}, p.Nodes)
+			require.Greater(t, p.TTL, leaseTime/2)
+			require.LessOrEqual(t, p.TTL, leaseTime)
+			require.NotEqual(t, found.Holder, p.Holder)
+		}
+		second := found.Queue[1].Holder
+		require.NoError(t, holders[0].Release(t.Context()))
+		<-done
+		time.Sleep(5 * ms)
+		found = inspect(t, c, "f")
+		require.Equal(t, tokenOf(holders[1]), found.Holder)
+		require.Len(t, found.Queue, 1)
+		require.Equal(t, second, found.Queue[0].Holder)
+		require.Equal(t, 1, found.Queue[0].Number)
+		stop()
+		<-done
+	})
+}
+
+// More than a reply carries takes a second round trip, and more than
+// MaxParticipants are not listed (R32).
+func TestInspectIsBounded_R32(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		fill := func(n int) {
+			var text strings.Builder
+			for i := range n {
+				ends := time.Now().Add(time.Hour + time.Duration(i)*time.Second).UnixMilli()
+				text.WriteString(strconv.FormatInt(ends, 10) + " " + strings.Repeat("x", 90) + strconv.Itoa(100_000+i) + "\n")
+			}
+			for _, node := range m.nodes {
+				node.DB().Set("r:readers", text.String(), 24*time.Hour)
+			}
+		}
+		for _, n := range []int{20, 21, 1024, 1025, 3000} {
+			fill(n)
+			start := time.Now()
+			found := inspect(t, c, "r")
+			require.Len(t, found.Readers, min(n, MaxParticipants))
+			require.Equal(t, n > MaxParticipants, found.Cut)
+			require.Equal(t, StateShared, found.State)
+			require.InDelta(t, time.Hour+time.Duration(n-1)*time.Second, found.Readers[0].TTL, float64(time.Second))
+			for i, p := range found.Readers {
+				require.Equal(t, i+1, p.Number)
+				require.Len(t, p.Nodes, 3)
+			}
+			trips := 2 * ms
+			if n > 20 {
+				trips *= 2
+			}
+			require.Equal(t, trips, time.Since(start))
+		}
+		for _, node := range c.Nodes() {
+			require.Equal(t, 1, node.Connects)
+		}
+		for _, n := range m.nodes[:2] {
+			n.DB().Set("s:permits", "1024 1024", time.Hour)
+			for i := range 1024 {
+				n.DB().Set("s#"+strconv.Itoa(i), "a", time.Hour)
+			}
+		}
+		found := inspect(t, c, "s")
+		require.Equal(t, 1024, found.Permits)
+		require.Len(t, found.PermitsHeld, 1024)
+		require.Zero(t, found.FreePermits)
+		require.False(t, found.Cut)
+	})
+}
+
+// What a node says that no script says ends its connection, and no other's
+// (R16). Numbers that no time is are cut.
+func TestInspectOfALiarAboutParticipants_R16(t *testing.T) {
+	for name, reply := range map[string]string{
+		"a number":           ":1\r\n",
+		"a text":             "$1\r\nx\r\n",
+		"a null array":       "*-1\r\n",
+		"nothing":            "*0\r\n",
+		"one number":         "*1\r\n:1\r\n",
+		"a part":             "*3\r\n:0\r\n:1\r\n:0\r\n",
+		"a text as size":     "*2\r\n:0\r\n$1\r\n1\r\n",
+		"less than none":     "*2\r\n:0\r\n:-1\r\n",
+		"a time below none":  "*5\r\n:0\r\n:1\r\n:0\r\n:-2\r\n$1\r\nx\r\n",
+		"a number as value":  "*5\r\n:0\r\n:1\r\n:0\r\n:1\r\n:1\r\n",
+		"null as value":      "*5\r\n:0\r\n:1\r\n:0\r\n:1\r\n$-1\r\n",
+		"too many":           "*65\r\n:0\r\n:1\r\n" + strings.Repeat(":0\r\n:1\r\n$1\r\nx\r\n", 21),
+		"a long value":       "*5\r\n:0\r\n:1\r\n:0\r\n:1\r\n$5000\r\n" + strings.Repeat("x", 5000) + "\r\n",
+		"readers for ever":   "*5\r\n:0\r\n:9223372036854775807\r\n:9223372036854775807\r\n:9223372036854775807\r\n$1\r\nx\r\n",
+		"another's key":      "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+		"no right to see it": "-NOPERM no permissions to run the 'zcard' command\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				c := m.client(t, Config{})
+				digest := newScript(lua.LookReaders).digest
+				m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+					return []byte(reply), args[0] == "EVALSHA" && args[1] == digest
+				})
+				found := inspect(t, c, "r")
+				switch name {
+				case "readers for ever":
+					require.Equal(t, StateFree, found.State)
+					require.True(t, found.Cut)
+					require.Len(t, found.Readers, 1)
+					require.Positive(t, found.Readers[0].TTL)
+				case "another's key":
+					require.Equal(t, 3, found.Agree)
+				case "no right to see it":
+					var refusal *multiplex.RefusalError
+					require.ErrorAs(t, found.Nodes[0].Err, &refusal)
+					require.Equal(t, 2, found.Agree)
+				default:
+					require.Error(t, found.Nodes[0].Err)
+					require.Equal(t, StateFree, found.State)
+					time.Sleep(5 * ms)
+					require.Len(t, c.Nodes()[0].Counts.Deaths, 1)
+				}
+				require.Nil(t, c.Nodes()[1].Counts.Deaths)
+			})
+		})
+	}
+}
