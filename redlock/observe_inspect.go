@@ -66,7 +66,7 @@ type Inspection struct {
 	// Queue are the callers that wait for a fair lock (Client.Fair), the next
 	// one first. The Holder is not among them.
 	Queue []Participant
-	// Cut reports that there may be more than MaxParticipants of one of these.
+	// Cut reports that a node may have more than MaxParticipants of one of these.
 	Cut bool
 	// Nodes are the answers, in the order of Config.Nodes.
 	Nodes []InspectedNode

@@ -37,8 +37,8 @@ type Participant struct {
 	Nodes []int
 }
 
-// MaxParticipants is the most readers, permits and waiters that an Inspection
-// lists, of each.
+// MaxParticipants is the most readers, permits and waiters, of each, that an
+// Inspection takes from one node.
 const MaxParticipants = 1024
 
 // lookPage is how many participants the node's scripts return, so that no reply
@@ -153,7 +153,9 @@ func (r *roll) read(v resp.Value) error {
 		if r.seen == nil {
 			r.seen = make(map[sight]time.Duration)
 		}
-		r.seen[who] = left
+		if len(r.seen) < MaxParticipants {
+			r.seen[who] = left
+		}
 	}
 	if !ok {
 		return fmt.Errorf("%w: type %q to the look at the participants", multiplex.ErrUnexpected, v.Type())
@@ -172,7 +174,8 @@ type summary struct {
 func (s *summary) left(quorum int) time.Duration { return s.times[min(quorum, len(s.times))-1] }
 
 // list returns whom the nodes that answered have seen, in the given order, and
-// whether there are more than it lists.
+// whether one may have more than it said. It leaves out none: otherwise one
+// node could hide with many what the others say.
 func (k *rollKind) list(errs []error, quorum int, order func(a, b *summary) int) (all []Participant, cut bool) {
 	found := make(map[sight]*summary)
 	for i := range k.rolls {
@@ -195,14 +198,14 @@ func (k *rollKind) list(errs []error, quorum int, order func(a, b *summary) int)
 	slices.SortFunc(ordered, func(a, b *summary) int {
 		return cmp.Or(order(a, b), strings.Compare(a.holder, b.holder), strings.Compare(a.owner, b.owner))
 	})
-	for i, s := range ordered[:min(len(ordered), MaxParticipants)] {
+	for i, s := range ordered {
 		p := Participant{Holder: s.holder, Owner: s.owner, Number: i + 1, TTL: s.left(quorum), Nodes: s.nodes}
 		if k.numbered {
-			p.Number = int(s.number)
+			p.Number = int(min(s.number, math.MaxInt32))
 		}
 		all = append(all, p)
 	}
-	return all, cut || len(all) < len(ordered)
+	return all, cut
 }
 
 // addParticipants adds whom the nodes that answered have seen.

@@ -257,6 +257,37 @@ func TestInspectIsBounded_R32(t *testing.T) {
 	})
 }
 
+// A node that lists very many permits hides none that the others have.
+func TestInspectOfALiarWithManyPermits_R16(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		for range 2 {
+			_, err := c.Semaphore("s", 2).TryAcquire(t.Context(), time.Minute)
+			require.NoError(t, err)
+		}
+		time.Sleep(2 * ms)
+		digest, said := newScript(lua.LookPermits).digest, 0
+		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+			if args[0] != "EVALSHA" || args[1] != digest {
+				return nil, false
+			}
+			reply := "*62\r\n:1024\r\n:1024\r\n"
+			for range lookPage {
+				said++
+				reply += ":" + []string{"0", "9223372036854775807"}[said%2] + "\r\n:1\r\n$4\r\n" + strconv.Itoa(1000+said) + "\r\n"
+			}
+			return []byte(reply), true
+		})
+		found := inspect(t, c, "s")
+		require.Greater(t, said, MaxParticipants)
+		require.Equal(t, StateShared, found.State)
+		require.Equal(t, 2, found.Agree)
+		require.Equal(t, 2, found.Permits)
+		require.Zero(t, found.FreePermits)
+		require.Len(t, found.PermitsHeld, MaxParticipants+2)
+	})
+}
+
 // What a node says that no script says ends its connection, and no other's
 // (R16). Numbers that no time is are cut.
 func TestInspectOfALiarAboutParticipants_R16(t *testing.T) {

@@ -195,8 +195,9 @@ func (c *caller[L]) attempt(due time.Duration) (ok bool) {
 	c.noteLease(done, evGrant, lease, until)
 
 	// From here to the free below, this caller claims to be a holder of the
-	// resource, and the only one if the kind of lock says so. The claim is freed before the release is sent, because from
-	// then on another caller may rightly be granted the lock.
+	// resource, and the only one if the kind of lock says so. The claim is freed
+	// before the release is sent, because from then on another caller may rightly
+	// be granted the lock.
 	c.mine = c.mine[:0]
 	for _, i := range c.picked {
 		mine, violated := c.take(i, until)

@@ -186,8 +186,8 @@ func leaseOf[L bench.Lease](lock redlock.Lock, err error) (L, error) {
 	return any(lock).(L), err
 }
 
-// placeTime is for how long a place in a queue is certain after a question:
-// half of what the nodes keep it.
+// placeTime is for how long a place in a queue is certain after a question: half
+// of a lease, of which a node leaves three quarters at least.
 const placeTime = 250 * time.Millisecond
 
 // askedKey is the key of a context's function that takes its attempts.

@@ -48,7 +48,7 @@ func onQuorum(found redlock.Inspection, all []redlock.Participant) (some []redlo
 func participantsText(found redlock.Inspection) string {
 	var parts []string
 	if readers := onQuorum(found, found.Readers); len(readers) > 0 {
-		text := "read by " + several(len(readers), len(found.Readers))
+		text := "read by " + several(found, len(readers))
 		if left := readers[0].TTL; left != redlock.NoExpiry {
 			text += ", the last for " + left.Round(time.Millisecond).String() + " unless it is extended or released"
 		}
@@ -62,14 +62,14 @@ func participantsText(found redlock.Inspection) string {
 		parts = append(parts, fmt.Sprintf("%d of %s held, %d free", held, count(found.Permits, "permit"), found.FreePermits))
 	}
 	if n := len(found.Queue); n > 0 {
-		parts = append(parts, several(n, n)+" in the queue")
+		parts = append(parts, several(found, n)+" in the queue")
 	}
 	return strings.Join(parts, "; ")
 }
 
-// several returns a number of those in a list, which may have been cut.
-func several(n, listed int) string {
-	if listed == redlock.MaxParticipants {
+// several returns a number of participants, of which there may be more.
+func several(found redlock.Inspection, n int) string {
+	if found.Cut {
 		return strconv.Itoa(n) + " or more"
 	}
 	return strconv.Itoa(n)
@@ -122,7 +122,7 @@ func participantsTable(found redlock.Inspection, head []string, all []redlock.Pa
 	}
 	text := "\n" + table(rows)
 	if more := len(all) - longestTable; more > 0 {
-		text += fmt.Sprintf("and %s more: see --json\n", several(more, len(all)))
+		text += fmt.Sprintf("and %s more: see --json\n", several(found, more))
 	}
 	return text
 }

@@ -34,12 +34,14 @@ const (
 	brokenPermits = "own-permits"
 	// brokenQueue takes a fair lock without the queue, every second time.
 	brokenQueue = "no-queue"
+	// brokenLeader leads on for a while when its term is over.
+	brokenLeader = "leads-on"
 )
 
 // Broken lists them.
 func Broken() []string {
 	return []string{brokenQuorum, brokenRelease, brokenOrphan, brokenReplies, brokenNumber, brokenSet, brokenWriter, brokenPermits,
-		brokenQueue}
+		brokenQueue, brokenLeader}
 }
 
 // breakConfig breaks the configuration of a client.
@@ -95,6 +97,10 @@ func (w *worker) breakPermits(name string) string {
 // breakQueue is called for each fair lock, and reports whether a plain one is
 // taken instead.
 func (w *worker) breakQueue() bool { return w.Broken == brokenQueue && w.broken.Add(1)%2 == 0 }
+
+// breakLeader is called when a hold is about to be released, and reports whether
+// it is a leader's, who goes on.
+func (w *worker) breakLeader(b bid) bool { return w.Broken == brokenLeader && b.caller == candidate }
 
 // breakRelease is called before each release.
 func (w *worker) breakRelease(lock redlock.Lock) {

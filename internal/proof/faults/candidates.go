@@ -84,6 +84,10 @@ func (c *campaign) done(t redlock.TermInfo) {
 	if t.Cause == redlock.ErrSteppedDown {
 		c.stepsDown.Add(1)
 	}
+	if c.breakLeader(c.bid) {
+		c.parking.sleep(100 * time.Millisecond)
+		c.note(history.Release, c.bid, c.lock, c.told)
+	}
 	c.note(releasedBy(t.Released), c.bid, c.lock, c.told)
 	if c.over = t.Cause == nil; !c.over {
 		c.begin()

@@ -16,9 +16,9 @@
 // fenced locks and locks on several resources, which compete with each other
 // and with plain ones, locks of other kinds (readers and writers, which become
 // each other; permits; callers that are served in order, some of which leave),
-// and a candidate of an election. The parent is the operator, who resets the fence when
-// too many servers have lost their memory for the others to make up for it, as
-// after all have at once. Until then no fenced lock is granted.
+// and a candidate of an election. The parent is the operator, who resets the
+// fence when too many servers have lost their memory for the others to make up
+// for it, as after all have at once. Until then no fenced lock is granted.
 //
 // # What is checked
 //

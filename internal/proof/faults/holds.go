@@ -96,7 +96,9 @@ func (w *worker) under(ctx context.Context, h *redlock.Hold, b bid, life time.Du
 	w.parking.unpark()
 	// What ends the hold comes first: from its release on another may rightly
 	// have the lock.
-	w.note(history.Release, b, lock, told)
+	if !w.breakLeader(b) {
+		w.note(history.Release, b, lock, told)
+	}
 	return lock, told
 }
 

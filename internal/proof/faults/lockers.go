@@ -21,7 +21,8 @@ const (
 	permits   = 3
 	fairKey   = "f"
 	// placeTime is for how long a place in the queue is certain after a
-	// question, by this process's clock. Nodes keep it for twice as long.
+	// question, by this process's clock: half of a lease, of which a node leaves
+	// three quarters at least.
 	placeTime = 250 * time.Millisecond
 )
 

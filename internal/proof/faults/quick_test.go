@@ -113,6 +113,7 @@ func TestBrokenClientsAreFound(t *testing.T) {
 		brokenWriter:  func(r *Report) []string { return violations(r, history.TwoHolders) },
 		brokenPermits: func(r *Report) []string { return violations(r, history.TooManyPermits) },
 		brokenQueue:   func(r *Report) []string { return violations(r, history.Overtook) },
+		brokenLeader:  func(r *Report) []string { return violations(r, history.TwoHolders) },
 	}
 	require.Len(t, found, len(Broken()))
 	for _, broken := range Broken() {

@@ -178,8 +178,8 @@ func (c *caller) exchange(lock redlock.Lock) (redlock.Lock, error) {
 type callerKey struct{}
 
 // noteQueued is a tracer of attempts with a caller's context. It notes that a
-// quorum has the caller in the queue: certainly for half of the time that nodes
-// keep its place without another question, if it does not leave before.
+// quorum has the caller in the queue: certainly for half of a lease, of which a
+// node leaves three quarters at least, if it does not leave before.
 func noteQueued(ctx context.Context, a redlock.AttemptInfo, nodes int) {
 	c, ok := ctx.Value(callerKey{}).(*caller)
 	held := (*redlock.HeldError)(nil)

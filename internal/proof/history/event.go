@@ -77,8 +77,9 @@ type Kind string
 
 // The kinds. An attempt begins with Start and ends with Grant or one of the
 // five refusals. Before that, one for a fair lock has a Queued for each answer
-// by which a quorum of nodes has the client in its queue. A grant is followed by any number of Extends, then by Lost, by
-// Release and its outcome, or by nothing if the client died.
+// by which a quorum of nodes has the client in its queue. A grant is followed by
+// any number of Extends, then by Lost, by Release and its outcome, or by nothing
+// if the client died.
 const (
 	Start    Kind = "start"
 	Queued   Kind = "queued"   // has a place in the queue, which is certain until Until: see Exclusion

@@ -275,8 +275,9 @@ func (x *Exclusion) leave(h *hold) {
 	x.holders[h.grant.Resource] = rest
 }
 
-// sweep drops holds, and callers in queues, that ended long ago and were never released: their clients
-// are gone. It runs each time that the number of holds has doubled.
+// sweep drops holds, and callers in queues, that ended long ago and were never
+// released: their clients are gone. It runs each time that the number of holds
+// has doubled.
 func (x *Exclusion) sweep() {
 	if len(x.holds) <= x.sweepAt {
 		return

@@ -14,7 +14,8 @@ import (
 // script parses a history made by hand, one event after another, separated by
 // semicolons:
 //
-//	time who kind [until] [on resource] [by token] [as number] [for form] [of permits] [from attempt]
+//	time who kind [until] [on resource] [by token] [as number] [for form]
+//	[of permits] [from attempt]
 //
 // "who" is a client's letter and the number of its attempt, as in a1. By
 // default the resource is "k", the token is the attempt's own, and the form is

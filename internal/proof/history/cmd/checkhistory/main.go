@@ -35,7 +35,7 @@ type flags struct {
 	Disorder time.Duration `default:"10s" help:"How far the lines of a file may be out of order."`
 	Patience time.Duration `default:"10s" help:"How long one window of a history may be thought about."`
 	Show     int           `default:"20" help:"How many violations are printed."`
-	EDN      string        `name:"edn" placeholder:"FOLDER" help:"Write the history of each resource there as Jepsen does, for Knossos with its model of a mutex: 0.edn, 1.edn and so on."`
+	EDN      string        `name:"edn" placeholder:"FOLDER" help:"Write the history of each resource there as Jepsen does, for Knossos with its model of a mutex: 0.edn, 1.edn and so on; the order of fair locks, for its model of a FIFO queue, to 0-queue.edn; readers, writers and permits have values with their client."`
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -109,18 +109,29 @@ func check(f flags, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 }
 
-// writeEDN writes a file for each resource, in the order of their names.
+// writeEDN writes a file for each resource, in the order of their names, and
+// one more for the order of a queue.
 func writeEDN(edn *history.EDN, folder string) error {
 	for i, resource := range edn.Resources() {
-		file, err := os.Create(filepath.Join(folder, fmt.Sprint(i, ".edn")))
-		if err != nil {
+		if err := writeFile(filepath.Join(folder, fmt.Sprint(i, ".edn")), resource, edn.Write); err != nil {
 			return err
 		}
-		if err := errors.Join(edn.Write(file, resource), file.Close()); err != nil {
+		if !edn.Queues(resource) {
+			continue
+		}
+		if err := writeFile(filepath.Join(folder, fmt.Sprint(i, "-queue.edn")), resource, edn.WriteQueue); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func writeFile(name, resource string, write func(io.Writer, string) error) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file, resource), file.Close())
 }
 
 // report prints the figures and returns the number of violations.

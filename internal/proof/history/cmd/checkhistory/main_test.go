@@ -83,8 +83,12 @@ func TestForms(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
-			require.Equal(t, exitGood, run(files(t, c.text), nil, &out, &out), out.String())
+			dir := t.TempDir()
+			require.Equal(t, exitGood, run(append(files(t, c.text), "--edn", dir), nil, &out, &out), out.String())
 			require.Contains(t, out.String(), c.says)
+			require.FileExists(t, filepath.Join(dir, "0.edn"))
+			_, err := os.Stat(filepath.Join(dir, "0-queue.edn"))
+			require.Equal(t, c.name == "fair", err == nil)
 			out.Reset()
 			require.Equal(t, exitViolated, run(files(t, c.broken), nil, &out, &out), out.String())
 			require.Contains(t, out.String(), c.why)
@@ -95,7 +99,11 @@ func TestForms(t *testing.T) {
 
 // shared are two grants at one time.
 func shared(form string) string {
-	return strings.ReplaceAll(first[:strings.Index(first, "\n")+1]+strings.Replace(meantime, `"client":0`, `"client":1`, 1), "}", form+"}")
+	return strings.ReplaceAll(`{"t":0,"client":0,"resource":"k","attempt":1,"ev":"start"}
+{"t":0,"client":1,"resource":"k","attempt":1,"ev":"start"}
+{"t":1,"client":0,"resource":"k","attempt":1,"ev":"grant","until":100}
+{"t":5,"client":1,"resource":"k","attempt":1,"ev":"grant","until":100}
+`, "}", form+"}")
 }
 
 // queue has one that waits, and another that begins later and is served: when
