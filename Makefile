@@ -9,6 +9,8 @@ PACKAGES = ./redlock ./multiplex ./cmd/redlock ./cmd/loadgen ./internal/proof/si
 CONTRIB = contrib/adapters contrib/otel contrib/prometheus
 COMPARE = bench/compare
 ETCD = $(COMPARE)/etcd
+# It has a workspace of its own too, and wants the same Go as COMPARE.
+CADDY = contrib/caddystorage
 # The systems of docs/systems.md besides this machine's.
 SYSTEMS ?= linux/386 linux/arm linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 windows/amd64 windows/arm64
 
@@ -47,6 +49,7 @@ HAS_CONTRIB = (for m in $(CONTRIB); do (cd $$m && $(GO) list -m) || exit; done) 
 NO_RACE = "NOT COVERED: the tests under the race detector, which needs a C compiler"
 NO_COMPARE = "NOT COVERED: $(COMPARE) (other implementations on the same masters), which needs Go $$(sed -n 's/^go //p' $(COMPARE)/go.mod)"
 NO_CONTRIB = "NOT COVERED: $(CONTRIB), which need Go $$(sed -n 's/^go //p' contrib/adapters/go.mod)"
+NO_CADDY = "NOT COVERED: $(CADDY), which needs Go $$(sed -n 's/^go //p' $(CADDY)/go.mod)"
 # As contrib/adapters looks for it.
 HAS_POSTGRES = (command -v postgres || ls /usr/lib/postgresql/*/bin/initdb) >/dev/null 2>&1
 NO_POSTGRES = "NOT COVERED: contrib/fencing on PostgreSQL, whose programs are not installed (SQLite needs none)"
@@ -83,7 +86,7 @@ lint:
 	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	$(GO) vet $(PACKAGES)
 	$(GO) run $(STATICCHECK) $(PACKAGES)
-	@if $(HAS_COMPARE); then set -ex; for m in $(COMPARE) $(ETCD); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done; fi
+	@if $(HAS_COMPARE); then set -ex; for m in $(COMPARE) $(ETCD) $(CADDY); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done; fi
 	@if $(HAS_CONTRIB); then set -ex; for m in $(CONTRIB); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done; fi
 
 # A type check finds what is missing or does not fit. Only vet compiles, which
@@ -117,10 +120,13 @@ compare: server
 	if $(HAS_COMPARE); then set -x; cd $(COMPARE) && $(GOTEST) -p 1 $$race ./...; else echo $(NO_COMPARE); fi
 	@if $(HAS_COMPARE); then set -x; cd $(ETCD) && $(GOTEST) ./...; fi
 
-## contrib: the adapters with the real gocron and certmagic, fencing with databases, OpenTelemetry and Prometheus, under the race detector
+# Under the race detector Caddy takes minutes to compile, and its races are not
+# ours.
+## contrib: the adapters with the real gocron, cron and certmagic, recipes with asynq, a real Caddy, fencing with databases, OpenTelemetry and Prometheus, under the race detector
 contrib: server
 	@race=; if $(HAS_RACE); then race=-race; fi; \
 	if $(HAS_CONTRIB); then set -ex; for m in $(CONTRIB); do (cd $$m && $(GOTEST) $$race ./...); done; else echo $(NO_CONTRIB); fi
+	@if (cd $(CADDY) && $(GO) list -m) >/dev/null 2>&1; then set -x; cd $(CADDY) && $(GOTEST) ./...; else echo $(NO_CADDY); fi
 	@$(HAS_POSTGRES) || echo $(NO_POSTGRES)
 
 ## server: install redis-server if possible, and say what is not covered without it

@@ -93,8 +93,9 @@ func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Loc
 // a Hold must not be downgraded: the hold would be lost.
 //
 // With an error, neither lock is held, as if the write lock had been released.
-// The error is ErrNotHeld if the validity of the write lock is over, if it was
-// lost, or if it is none of this RWLock; and otherwise as for TryAcquire.
+// The error is ErrNotHeld if the validity of the write lock is over, if it is
+// none of this RWLock, or if there is no quorum and a node says that it has
+// lost the lock; and otherwise as for TryAcquire.
 func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (Lock, error) {
 	if err := rw.check(&write, writing); err != nil {
 		return Lock{}, named(rw.name, err)

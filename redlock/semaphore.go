@@ -28,9 +28,12 @@ const MaxPermits = 1024
 // after its TTL, can be extended and held, and is lost as a lock is. Make the
 // Locker once and keep it: it remembers which permit was free last.
 //
-// All clients should name the same number of permits. If they do not, the least
-// of those counts whose permits may still live. So a client with fewer permits
-// stops only new grants: those that are held stay until they are released.
+// All clients should name the same number of permits. If they do not, the most
+// of those is never exceeded. New grants end at the least of those whose
+// permits may still live, by what each node knows of them: so a client with
+// fewer permits stops only new grants, and those that are held stay until they
+// are released. Where permits are on a bare quorum of nodes, few nodes know of
+// all, and more than the least may be held.
 //
 // An attempt asks for the permit that was granted last, and then, up to three
 // times, for one that most nodes say is free.

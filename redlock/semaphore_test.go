@@ -86,8 +86,8 @@ func TestWaitingForAPermit(t *testing.T) {
 	})
 }
 
-// If clients name different numbers, the least counts of those whose permits
-// may live, and fewer permits stop only new grants.
+// If clients name different numbers, new grants end at the least of those whose
+// permits may live, and fewer permits stop only new grants.
 func TestSemaphoresOfDifferentSizes(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})

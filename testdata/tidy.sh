@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 top=$PWD path=github.com/redmux/redmux
 version=$(sed -n "s|.*$path/internal/proof \(v[^ ]*\).*|\1|p" cmd/go.mod)
 
-for module in . internal/proof cmd contrib/adapters contrib/otel contrib/prometheus bench/compare bench/compare/etcd; do
+for module in . internal/proof cmd contrib/adapters contrib/otel contrib/prometheus contrib/caddystorage bench/compare bench/compare/etcd; do
 	cd "$top/$module"
 	# A Go that is too old for a module leaves it unchanged.
 	GOWORK=off GOTOOLCHAIN=local go list -m >/dev/null 2>&1 || { echo "NOT TIDIED: $module needs a newer Go" && continue; }

@@ -55,8 +55,8 @@ func TestClaimHoldsItsEnd(t *testing.T) {
 	require.Zero(t, newClaim(0, math.MinInt64).until(), "an end before the process began")
 }
 
-// Readers share, a writer is alone, and of different numbers of permits the
-// least counts; whose time is over is no holder.
+// Readers share, a writer is alone, and there are no more permits than they
+// say; whose time is over is no holder.
 func TestCrowd(t *testing.T) {
 	const s, many = time.Second, math.MaxInt
 	var c crowd

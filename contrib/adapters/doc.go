@@ -1,5 +1,6 @@
-// Package adapters tests contrib/gocronlock and contrib/certmagiclock with the
-// real gocron and certmagic, and contrib/fencing with real databases. It is a
-// module of its own, so that programs which import redmux do not get the
-// dependencies of these.
+// Package adapters tests contrib/gocronlock, contrib/cronlock and
+// contrib/certmagiclock with the real gocron, cron and certmagic, contrib/fencing
+// with real databases, and the code of docs/recipes.md. It is a module of its
+// own, so that programs which import redmux do not get the dependencies of
+// these.
 package adapters

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -135,33 +136,36 @@ func TestAsynqSchedulerOfTheLeader(t *testing.T) {
 	}
 	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: server})
 	defer inspector.Close()
-	// turns returns the names of the processes that enqueued, in order.
-	turns := func() (names []string) {
+	// enqueued returns the name of the process that enqueued each task, in order.
+	enqueued := func() (names []string) {
 		tasks, err := inspector.ListPendingTasks("default", asynq.PageSize(1000))
 		if errors.Is(err, asynq.ErrQueueNotFound) {
 			return nil
 		}
 		require.NoError(t, err)
 		for _, task := range tasks {
-			if name := string(task.Payload); len(names) == 0 || names[len(names)-1] != name {
-				names = append(names, name)
-			}
+			names = append(names, string(task.Payload))
 		}
 		return names
 	}
+	// waitFor waits until the last of these processes has enqueued four tasks,
+	// in which time others could do what they must not.
 	waitFor := func(want ...string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return len(turns()) >= len(want) }, 2*patience, 10*time.Millisecond)
-		require.Equal(t, want, turns())
+		var names []string
+		last := want[len(want)-1]
+		require.Eventually(t, func() bool {
+			names = enqueued()
+			return len(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name != last })) >= 4
+		}, 2*patience, 10*time.Millisecond)
+		require.Equal(t, want, slices.Compact(names))
 	}
 	first := start("a")
-	waitFor("a")
+	require.Eventually(t, func() bool { return len(enqueued()) > 0 }, 2*patience, 10*time.Millisecond)
 	second := start("b")
-	time.Sleep(3 * time.Second) // b has time to do what it must not
 	waitFor("a")
 	require.NoError(t, first.Process.Signal(os.Interrupt)) // it retires, and does not exit
 	waitFor("a", "b")
-	time.Sleep(3 * time.Second)
 	start("c")
 	require.NoError(t, second.Process.Kill())
 	waitFor("a", "b", "c")

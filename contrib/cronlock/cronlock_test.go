@@ -132,6 +132,7 @@ func TestAJobWhoseLockIsLost(t *testing.T) {
 			n.Refuse(true)
 		}
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		require.ErrorIs(t, cause, redlock.ErrLost)
 		require.ErrorIs(t, o.last(), redlock.ErrLost)
 		require.Less(t, time.Since(begun), 3*time.Second)

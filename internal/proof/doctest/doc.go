@@ -17,7 +17,7 @@
 //	yaml       a compose file or a file of alerts, read by a parser that refuses
 //	           unknown fields
 //	sql        is run on real databases by the tests of contrib/adapters; only
-//	           docs/fencing.md may have such blocks
+//	           docs/fencing.md and recipes.md may have such blocks
 //	text       is not checked
 //
 // A block of any other kind fails the tests. So do indented blocks of code,

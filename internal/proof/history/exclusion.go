@@ -180,7 +180,7 @@ func (x *Exclusion) join(h *hold, by Event) {
 	}
 	valid = append(valid, h)
 	x.holders[h.grant.Resource] = valid
-	if permits := permitsAmong(valid); len(permits) > 0 && h.grant.Form == PermitForm && len(permits) > fewest(permits) {
+	if permits := permitsAmong(valid); len(permits) > 0 && h.grant.Form == PermitForm && len(permits) > mostOf(permits) {
 		x.accuseAll(TooManyPermits, permits, by)
 	}
 	x.exchanges.granted(h)

@@ -242,11 +242,11 @@ func (l *Locks) windowOf(name lockName, e Event) *lockWindow {
 // certain. Of too many holders, it has some.
 func (w *lockWindow) state() (s lockState, certain bool) {
 	s.holder, certain = noAttempt, true
-	least, from := int64(math.MaxInt64), noAttempt
+	most, from := int64(0), noAttempt
 	for _, h := range w.holders {
 		switch {
 		case w.form == PermitForm:
-			s, least = s.with(h.id, h.input.n), min(least, h.input.n)
+			s, most = s.with(h.id, h.input.n), max(most, h.input.n)
 		case w.form == WriteForm && h.input.n != writes, w.form == ReadForm && h.input.n != writes:
 			s = s.with(h.id, 0)
 		case s.holder != noAttempt:
@@ -256,7 +256,7 @@ func (w *lockWindow) state() (s lockState, certain bool) {
 		}
 	}
 	strange := s.holder != noAttempt && slices.ContainsFunc(s.members, func(m member) bool { return m.id != from })
-	return s, certain && !strange && int64(len(s.members)) <= least
+	return s, certain && !strange && (w.form != PermitForm || int64(len(s.members)) <= most)
 }
 
 // settle ends expired holds.

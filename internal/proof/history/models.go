@@ -111,15 +111,16 @@ func stepReadWrite(s lockState, in lockInput) (bool, lockState) {
 	}
 }
 
-// stepPermits is a semaphore. Of different numbers of permits the least counts.
+// stepPermits is a semaphore. Of different numbers of permits the most is what
+// is never exceeded: see redlock.Client.Semaphore.
 func stepPermits(s lockState, in lockInput) (bool, lockState) {
 	switch in.step {
 	case acquireStep, resumeStep:
-		next, least := s.with(in.id, in.n), in.n
+		next, most := s.with(in.id, in.n), in.n
 		for _, m := range s.members {
-			least = min(least, m.n)
+			most = max(most, m.n)
 		}
-		return int64(len(next.members)) <= least, next
+		return int64(len(next.members)) <= most, next
 	case extendStep:
 		return s.place(in.id) >= 0, s
 	default:

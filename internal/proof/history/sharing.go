@@ -33,14 +33,13 @@ func permitsAmong(all []*hold) (permits []*hold) {
 	return permits
 }
 
-// fewest returns the least number of permits that any of their holders knows
-// of.
-func fewest(permits []*hold) int {
-	least := permits[0].grant.Permits
+// mostOf returns the largest number of permits that any of their holders asked
+// for. It is never exceeded: see redlock.Client.Semaphore.
+func mostOf(permits []*hold) (most int) {
 	for _, h := range permits {
-		least = min(least, h.grant.Permits)
+		most = max(most, h.grant.Permits)
 	}
-	return least
+	return most
 }
 
 // exchanges are the downgrades under way, by resource. If one succeeds, no node

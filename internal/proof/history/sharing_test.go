@@ -52,8 +52,9 @@ func TestSharedLocksMadeByHand(t *testing.T) {
 		{"fewer permits stop new ones", "1 a1 grant 100 for permit of 3; 2 b1 grant 100 for permit of 3; 3 c1 grant 100 for permit of 3; 4 a1 release; 5 b1 release; 6 d1 grant 100 for permit of 2", nil, 0},
 		{"a permit, extended and told late", "1 a1 grant 10 for permit of 2; 2 b1 grant 50 for permit of 2; 12 a1 extend 30; 13 a1 release; 14 c1 grant 50 for permit of 2", nil, 0},
 		{"too many", "1 a1 grant 100 for permit of 2; 2 b1 grant 30 for permit of 2; 20 c1 grant 100 for permit of 2", []string{many + " for 10 from 20"}, 1},
-		{"more than the fewest", "1 a1 grant 100 for permit of 3; 2 b1 grant 100 for permit of 3; 20 c1 grant 90 for permit of 2", []string{many + " for 70 from 20"}, 1},
-		{"more than the fewest, the other way round", "1 a1 grant 100 for permit of 2; 2 b1 grant 100 for permit of 3; 20 c1 grant 90 for permit of 3", []string{many + " for 70 from 20"}, 1},
+		{"as many as the most", "1 a1 grant 100 for permit of 1; 2 b1 grant 100 for permit of 2", nil, 0},
+		{"more than the most", "1 a1 grant 100 for permit of 2; 2 b1 grant 100 for permit of 2; 20 c1 grant 90 for permit of 1", []string{many + " for 70 from 20"}, 1},
+		{"more than the most, the other way round", "1 a1 grant 100 for permit of 1; 2 b1 grant 100 for permit of 2; 20 c1 grant 90 for permit of 2", []string{many + " for 70 from 20"}, 1},
 		{"a permit that is extended over its successor", "1 a1 grant 10 for permit of 1; 12 b1 grant 50 for permit of 1; 15 a1 extend 20", []string{many + " for 5 from 15"}, 1},
 
 		{"served in order", "1 a1 grant 20 for fair; 2 b1 start for fair; 3 b1 queued 50; 4 c1 start for fair; 5 c1 queued 50; 10 a1 release; 11 b1 grant 60; 12 c1 queued 60; 20 b1 release; 21 c1 grant 90", nil, 0},
