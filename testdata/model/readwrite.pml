@@ -18,8 +18,9 @@
  *    An upgrade and its read lock end in any order.
  *
  * What is bounded: clients (two or three), one attempt of each, one change, restarts, and times, which are small
- * numbers of ticks. Left out: the mark of a waiting writer, which only refuses, as the loss of a message does; the life of the
- * set of readers, which is longer than that of each; and extensions, which are those of a plain lock (exclusion.pml).
+ * numbers of ticks. Left out: the mark of a waiting writer, which only refuses, as the loss of a message does; the life
+ * of the set of readers, which is longer than that of each; and extensions, which are those of a plain lock
+ * (exclusion.pml).
  * Nodes are interchangeable, so states that differ in their order alone are one state (canonical).
  *
  * Each rule can be dropped by a macro; run.sh drops one at a time and expects a counterexample.

@@ -61,15 +61,15 @@ numbers            | order     | complete       | order     | 3 attempts        
 numbers-lost       | order     | complete       | order     | 3 attempts                | -DCRASHES=1                                               | quick
 numbers-lost-twice | order     | complete       | order     | 3 attempts                | -DCRASHES=2                                               | full
 upgrade            | readwrite | complete       | readers or one writer | 2, upgrading reader, writer   | -DUPGRADE                                  | quick
-upgrade-readers    | readwrite | complete       | readers or one writer | 2, upgrading reader, reader   | -DUPGRADE -DSECOND_READS                   | quick
+upgrade-readers    | readwrite | complete       | readers or one writer | 2, upgrading reader, reader   | -DUPGRADE -DSECOND_READS                   | full
 upgrade-longer     | readwrite | complete       | readers or one writer | 2, upgrading reader, writer   | -DUPGRADE -DTTL=4                          | full
 upgrade-restart    | readwrite | complete       | readers or one writer | 2, upgrading reader, writer   | -DUPGRADE -DCRASHES=1                      | full
-upgrade-three      | readwrite | complete       | readers or one writer | 3, upgrading reader, writer, reader | -DUPGRADE -DCLIENTS=3 -DTHIRD_READS -DTTL=2 | quick
+upgrade-three      | readwrite | complete       | readers or one writer | 3, upgrading reader, writer, reader | -DUPGRADE -DCLIENTS=3 -DTHIRD_READS -DTTL=2 | full
 upgrade-ordered    | readwrite | complete       | the same, orphans     | 2, upgrading reader, writer   | -DUPGRADE -DORDERED                        | quick
 downgrade          | readwrite | complete       | readers or one writer | 2, downgrading writer, reader | -DDOWNGRADE -DSECOND_READS                 | quick
 downgrade-writers  | readwrite | complete       | readers or one writer | 2, downgrading writer, writer | -DDOWNGRADE -DTTL=4                        | quick
 downgrade-restart  | readwrite | complete       | readers or one writer | 2, downgrading writer, writer | -DDOWNGRADE -DCRASHES=1                    | quick
-downgrade-three    | readwrite | complete       | readers or one writer | 3, downgrading writer, reader, writer | -DDOWNGRADE -DCLIENTS=3 -DSECOND_READS -DTTL=2 | quick
+downgrade-three    | readwrite | complete       | readers or one writer | 3, downgrading writer, reader, writer | -DDOWNGRADE -DCLIENTS=3 -DSECOND_READS -DTTL=2 | full
 downgrade-ordered  | readwrite | complete       | the same, orphans     | 2, downgrading writer, writer | -DDOWNGRADE -DORDERED                      | quick
 quorum-less        | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DQUORUM=1                                     | quick
 no-nx              | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DNO_NX                                        | quick
@@ -112,7 +112,7 @@ unsealed-counted   | order     | counterexample | order     | 3 attempts        
 read-quorum-less   | readwrite | counterexample | readers or one writer | 2, upgrading reader, writer   | -DUPGRADE -DREAD_QUORUM=1                  | quick
 writer-ignored     | readwrite | counterexample | readers or one writer | 2, downgrading writer, reader | -DDOWNGRADE -DSECOND_READS -DWRITER_IGNORED | quick
 readers-ignored    | readwrite | counterexample | readers or one writer | 2, upgrading reader, writer   | -DUPGRADE -DREADERS_IGNORED                | quick
-one-life           | readwrite | counterexample | readers or one writer | 3, two readers and a writer   | -DUPGRADE -DCLIENTS=3 -DTHIRD_READS -DONE_LIFE -DTTL=4 -DTTL2=2 | quick
+one-life           | readwrite | counterexample | readers or one writer | 3, two readers and a writer   | -DUPGRADE -DCLIENTS=3 -DTHIRD_READS -DONE_LIFE -DTTL=4 -DTTL2=2 | full
 upgrade-beside     | readwrite | counterexample | readers or one writer | 2, upgrading reader, reader   | -DUPGRADE -DSECOND_READS -DUPGRADE_BESIDE  | quick
 undo-drops-reader  | readwrite | counterexample | readers or one writer | 2, upgrading reader, writer   | -DUPGRADE -DUNDO_DROPS_READER              | quick
 kept-until-confirmed | readwrite | counterexample | readers or one writer | 2, downgrading writer, reader | -DDOWNGRADE -DSECOND_READS -DKEPT_UNTIL_CONFIRMED | quick
@@ -255,8 +255,8 @@ one() {
 # without that, so that they keep their names.
 symmetry() { [ "$(field "$1" 2)" != orphans ] && echo -DSYMMETRY; }
 
-# Most searches of these two models are shorter than what -O2 takes.
-optimize() { case $(field "$1" 2) in deployment | debut) echo -O1 ;; *) echo -O2 ;; esac; }
+# Most searches of these models are shorter than what -O2 takes.
+optimize() { case $(field "$1" 2) in deployment | debut) echo -O1 ;; readwrite) echo -O0 ;; *) echo -O2 ;; esac; }
 
 # row converts the output of pan to a line of the table.
 row() {
