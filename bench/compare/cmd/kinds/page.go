@@ -17,10 +17,10 @@ func page(w io.Writer, f *flags, rows []row) error {
 	}
 	_, err := fmt.Fprintf(w, `# Kinds of lock, on one resource
 
-Written by %s. %d clients, each with connections of its own, as processes have, take one resource in a loop, hold it
-for %v and release it, with TTL %v. They and %d redis-servers over TCP share %d CPUs. The contestants of a kind take
-turns, with windows of %v. Figures are medians of %d windows, with the least and the greatest. Waits that the end of a
-window cut short are among them. Commands are those of all masters together, with those that scripts call.
+Written by %s. %d clients, each with connections of its own, as processes have, take one resource in a loop,
+hold it for %v and release it, with TTL %v. They and %d redis-servers over TCP share %d CPUs. The contestants of a kind
+take turns, with windows of %v. Figures are medians of %d windows, with the least and the greatest. Waits that the end
+of a window cut short are among them. Commands are those of all masters together, with those that scripts call.
 
 No other library that can be run here has these kinds on several masters. So each is measured beside what is done
 without it: a fair lock beside waiting in no order, a lock of readers and writers beside one that all exclude each
