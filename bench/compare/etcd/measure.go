@@ -102,8 +102,8 @@ check. [docs/compare.md](../docs/compare.md) has the properties.
 %v, at any moment between two renewals of the leader. A leader that was stopped runs again when the other one leads.
 
 %s
-client-go was not run. By its rules and with its defaults (a lease of 15 s, renewed every 2 s; candidates look every 2 to
-4.4 s, and count from when they saw the last renewal), another one leads 13 to 23.8 s after a leader was killed or
+client-go was not run. By its rules and with its defaults (a lease of 15 s, renewed every 2 s; candidates look every 2
+to 4.4 s, and count from when they saw the last renewal), another one leads 13 to 23.8 s after a leader was killed or
 stopped, and 0 to 4.4 s after one has released its lease.
 `, "`make etcd`", data.Date.Format("2 January 2006"), f.Rounds, f.Window, serverVersion(), sync, data.Against(peerName),
 		f.Takeovers, electors, f.ElectionTTL, takeoverTable(elections))
