@@ -32,6 +32,10 @@ func (c *Conn) stalled() error {
 	return c.fail("write", ErrStalled)
 }
 
+// Behind reports whether more than half of the backlog's bound is queued. Any
+// goroutine may call it.
+func (c *Conn) Behind() bool { return c.pending.Load() > c.limit/2 }
+
 // write sends p as it is. One goroutine at a time may call it: the caller of
 // Send, or crypto/tls under its mutex.
 func (c *Conn) write(p []byte) error {

@@ -191,6 +191,8 @@ type flusher struct {
 	taken bool // a goroutine has the role
 	held  bool // take fails until flushHeld; see holdFlush
 	lanes bool // some node's lane waits to be written
+	// behind are the nodes that did not take what was written to them last.
+	behind Set
 
 	// The following are owned by the goroutine that has the role.
 	busy     bool // several callers are inside: a yield will gather more rounds

@@ -131,7 +131,7 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 			// nothing is sent that would have to be undone (R26).
 			return place{}, g.absentLocked(needed)
 		}
-		if g.fullLogLocked() || len(g.log.buf)+g.gathering.posted >= maxUnflushed {
+		if g.fullLogLocked() || len(g.log.buf)+g.gathering.posted >= maxUnflushed || g.isBehindLocked() {
 			return place{}, ErrOverloaded
 		}
 	}
@@ -182,6 +182,21 @@ func (g *Group) fullLogLocked() bool {
 	}
 	g.trimLocked() // some may have been answered since the last flush
 	return g.log.waiting() >= g.config.MaxPending
+}
+
+// isBehindLocked reports whether so many nodes are behind with what was written
+// that the others are no quorum. More would cost their connections (R26). Where
+// others are a quorum, a node that does not read is shed instead.
+func (g *Group) isBehindLocked() bool {
+	if g.flusher.behind == 0 {
+		return false
+	}
+	for i, n := range g.nodes {
+		if g.flusher.behind.Has(i) && (n.life.State != Up || !n.conn.Behind()) {
+			g.flusher.behind = g.flusher.behind.Without(setOf(i))
+		}
+	}
+	return (g.live &^ g.flusher.behind).Len() < g.quorum
 }
 
 // admitLocked readies a round and puts it into the log, or among those that the

@@ -717,6 +717,48 @@ func TestLaggingNodeIsShedBeforeOverload(t *testing.T) {
 	}, withConfig(func(c *Config) { c.MaxPending = 128 }))
 }
 
+// R26: if so many nodes are behind that the others are no quorum, claims are
+// refused before the backlogs are full. Releases pass, and there is room again
+// when one of them reads.
+func TestBehindNodesRefuseClaims(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		receipt := c.mustClaim("held")
+		time.Sleep(trip)
+		for i := range 2 {
+			c.links[i].Window(redistest.Up, 512)
+			c.links[i].Pause(redistest.Up)
+		}
+		claim := func(key string) (err error) {
+			ctx, cancel := context.WithTimeout(background, ms)
+			defer cancel()
+			_, err = c.claim(ctx, key, "t", long)
+			return err
+		}
+		refused := 0
+		for i := range 200 {
+			if claim(fmt.Sprintf("%0500d", i)) == ErrOverloaded {
+				refused++
+			}
+		}
+		assert.Positive(t, refused)
+		for i := range 2 {
+			assert.Zero(t, c.status(i).Deaths, i)
+		}
+		ctx, cancel := context.WithTimeout(background, ms)
+		defer cancel()
+		assert.NotErrorIs(t, c.release(ctx, "held", "t", long, receipt), ErrOverloaded)
+		c.links[0].Resume(redistest.Up)
+		time.Sleep(trip)
+		_, err := c.claim(background, "again", "t", long)
+		assert.NoError(t, err)
+	}, withConfig(func(c *Config) {
+		c.ShedAfter = time.Hour
+		for i := range c.Nodes {
+			c.Nodes[i].Backlog = 65536
+		}
+	}))
+}
+
 // R26: a node that does not read is shed because of the memory that it costs.
 func TestFullBacklogSheds(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {

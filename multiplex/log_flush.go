@@ -143,6 +143,7 @@ func (g *Group) flushBatch() bool {
 	g.mu.Unlock()
 
 	g.expect(out)
+	var behind Set
 	for i, o := range out {
 		if len(o.lane) > 0 {
 			_ = o.conn.Send(o.lane)
@@ -150,12 +151,16 @@ func (g *Group) flushBatch() bool {
 		// An error broke that connection; its reader sees it and buries the
 		// node.
 		_ = o.conn.Send(batch[o.skip:])
+		if o.conn.Behind() {
+			behind = behind.Add(o.node)
+		}
 		out[i] = outgoing{}
 	}
 
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.log.recycle(batch)
+	g.flusher.behind = behind
 	g.flusher.busy = g.flusher.crowded()
 	g.flusher.taken = g.unwrittenLocked()
 	return g.flusher.taken
