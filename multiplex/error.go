@@ -47,7 +47,8 @@ var (
 	// ErrUndecided is what every UndecidedError unwraps to.
 	ErrUndecided = errors.New("multiplex: too few nodes answered")
 	// ErrOverloaded is returned when a command was not sent because too many
-	// wait for answers already (R26).
+	// wait for answers already, or because so many nodes take nothing of what
+	// is written to them that the others are no quorum (R26).
 	ErrOverloaded = errors.New("multiplex: too many commands wait for answers")
 	// ErrClosed is returned for a command that came after Close, or that Close
 	// cut short (R28).
