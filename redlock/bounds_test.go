@@ -53,8 +53,8 @@ func TestStarvedCallerShedsNobody_R26(t *testing.T) {
 
 // A burst of more bytes than a connection queues is refused here, and costs no
 // quorum of connections (R26). Connections in memory take no bytes without
-// waiting, and a busy machine may let one of them wait for so long that its node
-// does not seem to read.
+// waiting, and a busy machine may let one of them wait for so long that its
+// node does not seem to read.
 func TestBurstOfLongNamesCostsNoQuorum_R26(t *testing.T) {
 	m := newMemory(t, 3)
 	c := m.client(t, Config{NodeTimeout: time.Minute})
