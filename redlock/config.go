@@ -131,7 +131,9 @@ type Config struct {
 	// time to a quorum, unless that exceeds RetryDelayMax (R11). If
 	// RetryDelayMin is zero, it is 50 ms with MaxTries; otherwise the delays
 	// begin at twice the usual time to a quorum and grow. If RetryDelayMax is
-	// zero, 200 ms, or RetryDelayMin if that is more.
+	// zero, 200 ms, or RetryDelayMin if that is more. A caller of Client.Fair,
+	// and a writer that waits, retry sooner if that keeps their place, but not
+	// before RetryDelayMin.
 	RetryDelayMin, RetryDelayMax time.Duration
 	// Fenced gives every lock of this client a number that only increases, for
 	// a protected resource to compare: see Lock.Fence. A lock on several

@@ -41,9 +41,13 @@ func (c *Client) Fair(name string) Locker {
 }
 
 const (
-	// leaseTime is how long a waiter keeps its place without an attempt. It
-	// makes one three times as often.
+	// leaseTime is how long a waiter keeps its place without an attempt that
+	// renews its lease. Attempts in the first quarter do not: see ask_fair.lua.
 	leaseTime = 500 * time.Millisecond
+	// askTime is the usual time to the next attempt at the latest. That comes
+	// up to 25 ms later, or 65 ms if a lease is about to end. So a node that
+	// misses one question gets the next with a tenth of the lease left.
+	askTime = leaseTime / 4
 
 	queueSuffix  = ":queue"
 	ticketSuffix = ":ticket"

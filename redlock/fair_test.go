@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -157,7 +158,7 @@ func TestAWaiterThatDies(t *testing.T) {
 		start := time.Now()
 		at := <-got
 		require.Greater(t, at.Sub(start), leaseTime/2)
-		require.Less(t, at.Sub(start), leaseTime+leaseTime/3+50*ms)
+		require.Less(t, at.Sub(start), leaseTime+askTime+50*ms)
 		lock, err := a.Acquire(t.Context(), time.Second)
 		require.NoError(t, err)
 		require.Less(t, time.Since(at), 3*time.Second+leaseTime)
@@ -166,6 +167,55 @@ func TestAWaiterThatDies(t *testing.T) {
 		<-gone
 		m.mute(network, false)
 	})
+}
+
+// A waiter keeps its place on a node that misses every other question, whatever
+// wakes the waiter in between.
+func TestAWaiterKeepsItsPlaceThoughQuestionsAreLost(t *testing.T) {
+	for name, config := range map[string]Config{"pushed": {}, "polling": {Poll: true}} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)
+				require.NoError(t, err)
+				asked, lost := 0, false
+				m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+					if args[0] == "EVALSHA" && args[1] == askFairScript.digest {
+						asked++
+						lost = !lost && asked > 1
+						return []byte("-ERR no\r\n"), lost
+					}
+					return nil, false
+				})
+				ctx, stop := context.WithCancel(t.Context())
+				gone := make(chan error, 1)
+				go func() {
+					_, err := m.client(t, config).Fair("r").Acquire(ctx, time.Minute)
+					gone <- err
+				}()
+				time.Sleep(20 * ms)
+				least := leaseTime
+				for end := time.Now().Add(3*time.Minute); time.Now().Before(end); time.Sleep(ms) {
+					if rand.IntN(100) == 0 {
+						for _, n := range m.nodes {
+							n.DB().Expire("r", time.Hour) // they push
+						}
+					}
+					left := time.Duration(0)
+					for _, key := range m.nodes[0].Keys() {
+						if strings.HasPrefix(key, "r"+leaseSuffix) {
+							left, _ = m.nodes[0].DB().TTL(key)
+						}
+					}
+					least = min(least, left)
+				}
+				t.Logf("%d questions, the least left of the lease: %v", asked, least)
+				require.Greater(t, least, leaseTime/10)
+				stop()
+				<-gone
+				require.NoError(t, held.Release(context.WithoutCancel(t.Context())))
+			})
+		})
+	}
 }
 
 // A ticket that comes too late is drawn anew, under another name.

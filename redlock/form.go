@@ -185,7 +185,7 @@ func (f *form) blocked(place uint8, owner string) error {
 	case permit:
 		return &HeldError{hint: refusalHint{key: f.names[0] + markSuffix}}
 	case fair:
-		return &HeldError{Owner: owner, hint: refusalHint{key: f.names[0], soon: leaseTime / 3}}
+		return &HeldError{Owner: owner, hint: refusalHint{key: f.names[0], soon: askTime}}
 	}
 	if owner == "" {
 		return ErrHeld

@@ -145,7 +145,7 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 	}
 	pause := c.pause(q, rand.Float64())
 	if !isHeld(c.queues.lastOf(q)) || !c.ask(q, w.resource) {
-		_, err := c.doze(ctx, w, pause, nil)
+		_, err := c.doze(ctx, w, c.inTime(w, pause), nil)
 		return err
 	}
 	defer q.lookout.Rest()

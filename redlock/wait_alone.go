@@ -54,13 +54,25 @@ func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock 
 func (c *Client) awaitAlone(ctx context.Context, w *waiter) error {
 	q := w.queue
 	held := (*HeldError)(nil)
-	if c.config.MaxTries > 0 || c.config.Poll || !errors.As(q.last, &held) {
+	knows := errors.As(q.last, &held)
+	if knows {
+		w.soon = held.hint.soon
+	}
+	if c.config.MaxTries > 0 || c.config.Poll || !knows {
 		delay := c.retryDelay(q.fails, time.Duration(c.quorumTime.Load()), rand.Float64())
-		return sleep(ctx, delay, c.over(ctx))
+		return sleep(ctx, c.inTime(w, delay), c.over(ctx))
 	}
 	w.lookElsewhere(cmp.Or(held.hint.key, held.Resource))
-	w.soon = held.hint.soon
 	return c.lookOut(ctx, w)
+}
+
+// inTime returns the delay, or what the nodes allow the waiter if that is less.
+// A higher Config.RetryDelayMin counts all the same.
+func (c *Client) inTime(w *waiter, delay time.Duration) time.Duration {
+	if w.soon > 0 {
+		return min(delay, max(w.soon, c.config.RetryDelayMin))
+	}
+	return delay
 }
 
 // lookElsewhere ends the lookout for a key, unless it is the one to wait for

@@ -52,7 +52,7 @@ type waiter struct {
 	// call holds one call: the waiter's turn has come, or as the head it must
 	// check due and given.
 	call chan struct{}
-	soon time.Duration // see HeldError
+	soon time.Duration // after which it tries again at the latest, or 0
 
 	served bool // by a lock that was handed over; owned by the waiter
 
