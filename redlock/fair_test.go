@@ -194,7 +194,7 @@ func TestAWaiterKeepsItsPlaceThoughQuestionsAreLost(t *testing.T) {
 				}()
 				time.Sleep(20 * ms)
 				least := leaseTime
-				for end := time.Now().Add(3*time.Minute); time.Now().Before(end); time.Sleep(ms) {
+				for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(ms) {
 					if rand.IntN(100) == 0 {
 						for _, n := range m.nodes {
 							n.DB().Expire("r", time.Hour) // they push

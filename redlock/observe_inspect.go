@@ -53,8 +53,8 @@ type Inspection struct {
 	// lets no new one in.
 	WriterWaits bool
 	// Permits is how many permits the semaphore has (Client.Semaphore) by what
-	// a quorum records: the least number of clients whose permits may still
-	// live. Without any it is 0.
+	// a quorum records, or if fewer nodes have a record, by all of those: the
+	// least number of clients whose permits may still live. Without any it is 0.
 	Permits int
 	// FreePermits is how many of them an attempt could get now: a quorum has no
 	// key for them.

@@ -245,19 +245,21 @@ func (all *Inspection) addParticipants(rolls [3]*rollKind, errs []error) {
 
 // free returns FreePermits.
 func (all *Inspection) free(answered, quorum int) int {
-	on := make([]int, all.Permits) // how many nodes have the permit taken
+	on := make([]multiplex.Set, all.Permits) // the nodes that have the permit taken
 	held := 0
 	for _, p := range all.PermitsHeld {
-		if p.Number < len(on) {
-			on[p.Number] += len(p.Nodes)
+		for _, node := range p.Nodes {
+			if p.Number < len(on) {
+				on[p.Number] = on[p.Number].Add(node)
+			}
 		}
 		if len(p.Nodes) >= quorum {
 			held++
 		}
 	}
 	free := 0
-	for _, n := range on {
-		if answered-n >= quorum {
+	for _, nodes := range on {
+		if answered-nodes.Len() >= quorum {
 			free++
 		}
 	}

@@ -288,6 +288,26 @@ func TestInspectOfALiarWithManyPermits_R16(t *testing.T) {
 	})
 }
 
+// A node that names a permit several times has it taken once: no node hides
+// that a quorum has it free.
+func TestInspectOfALiarWithOnePermit_R16(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		lock, err := c.Semaphore("s", 1).TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, lock.Release(t.Context()))
+		time.Sleep(2 * ms)
+		digest := newScript(lua.LookPermits).digest
+		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+			const reply = "*8\r\n:1\r\n:1\r\n:0\r\n:1\r\n$1\r\na\r\n:0\r\n:1\r\n$1\r\nb\r\n"
+			return []byte(reply), args[0] == "EVALSHA" && args[1] == digest
+		})
+		found := inspect(t, c, "s")
+		require.Len(t, found.PermitsHeld, 2)
+		require.Equal(t, 1, found.FreePermits)
+	})
+}
+
 // What a node says that no script says ends its connection, and no other's
 // (R16). Numbers that no time is are cut.
 func TestInspectOfALiarAboutParticipants_R16(t *testing.T) {
