@@ -104,10 +104,13 @@ func (c *Client) attemptPermit(ctx context.Context, lock *Lock) error {
 // freePermits are numbers of permits that are free by the word of most nodes.
 type freePermits []int
 
-// appendFree appends the numbers in the text of a node.
+// appendFree appends the numbers in the text of a node, each of them once: a
+// node that repeats one is still one node.
 func appendFree(all []int, text []byte, permits int) []int {
+	others := len(all)
 	for number := range bytes.SplitSeq(text, []byte(",")) {
-		if n, err := strconv.Atoi(string(number)); err == nil && n >= 0 && n < permits {
+		n, err := strconv.Atoi(string(number))
+		if err == nil && n >= 0 && n < permits && !slices.Contains(all[others:], n) {
 			all = append(all, n)
 		}
 	}
