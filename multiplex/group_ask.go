@@ -123,7 +123,8 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 		return place{}, ErrClosed
 	}
 	if v.release == nil {
-		if needed := g.neededLocked(v); needed.Len() < g.quorum {
+		needed := g.neededLocked(v)
+		if needed.Len() < g.quorum {
 			if posting.Inbox == nil && g.hopefulLocked(v, cmd.TTL) {
 				return place{}, errReturning
 			}
@@ -131,7 +132,7 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 			// nothing is sent that would have to be undone (R26).
 			return place{}, g.absentLocked(needed)
 		}
-		if g.fullLogLocked() || len(g.log.buf)+g.gathering.posted >= maxUnflushed || g.isBehindLocked() {
+		if g.fullLogLocked() || len(g.log.buf)+g.gathering.posted >= maxUnflushed || g.isBehindLocked(needed) {
 			return place{}, ErrOverloaded
 		}
 	}
@@ -185,9 +186,10 @@ func (g *Group) fullLogLocked() bool {
 }
 
 // isBehindLocked reports whether so many nodes are behind with what was written
-// that the others are no quorum. More would cost their connections (R26). Where
-// others are a quorum, a node that does not read is shed instead.
-func (g *Group) isBehindLocked() bool {
+// that the others of those needed are no quorum. More would cost their
+// connections (R26). Where others are a quorum, a node that does not read is
+// shed instead.
+func (g *Group) isBehindLocked(needed Set) bool {
 	if g.flusher.behind == 0 {
 		return false
 	}
@@ -196,7 +198,7 @@ func (g *Group) isBehindLocked() bool {
 			g.flusher.behind = g.flusher.behind.Without(setOf(i))
 		}
 	}
-	return (g.live &^ g.flusher.behind).Len() < g.quorum
+	return (needed &^ g.flusher.behind).Len() < g.quorum
 }
 
 // admitLocked readies a round and puts it into the log, or among those that the

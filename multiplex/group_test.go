@@ -759,6 +759,35 @@ func TestBehindNodesRefuseClaims(t *testing.T) {
 	}))
 }
 
+// R26: a quarantined node that reads makes no quorum of claims with the rest.
+func TestBehindNodesRefuseClaimsAmongQuarantined(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		time.Sleep(10 * ms)
+		c.nodes[2].Restart()
+		c.eventually(time.Second, func() bool { return c.status(2).Connects == 2 && c.up() == 3 }, "connected again")
+		c.opened()
+		require.Equal(t, []int{2}, c.quarantined())
+		c.links[0].Window(redistest.Up, 512)
+		c.links[0].Pause(redistest.Up)
+		refused := 0
+		for i := range 200 {
+			ctx, cancel := context.WithTimeout(background, ms)
+			if _, err := c.claim(ctx, fmt.Sprintf("%0500d", i), "t", long); err == ErrOverloaded {
+				refused++
+			}
+			cancel()
+		}
+		assert.Positive(t, refused)
+		assert.Zero(t, c.status(0).Deaths)
+		c.links[0].Resume(redistest.Up)
+	}, withTrust, sealedAll, withConfig(func(c *Config) {
+		c.ShedAfter = time.Hour
+		for i := range c.Nodes {
+			c.Nodes[i].Backlog = 65536
+		}
+	}))
+}
+
 // R26: a node that does not read is shed because of the memory that it costs.
 func TestFullBacklogSheds(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {

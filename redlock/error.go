@@ -26,8 +26,9 @@ var (
 	// ErrNotHeld is returned by Release and Extend if the caller does not hold
 	// the lock.
 	ErrNotHeld = errors.New("redlock: lock is not held")
-	// ErrOverloaded is returned if too many commands wait for answers already.
-	// Nothing was sent (R26).
+	// ErrOverloaded is returned if too many commands wait for answers already,
+	// or if so many nodes take nothing of what is written to them that the
+	// others are no quorum. Nothing was sent (R26).
 	ErrOverloaded = errors.New("redlock: too many commands wait for answers")
 	// ErrMaxWait is the cause of the CancelledError that ends a wait for a lock
 	// after Config.MaxWait or HoldOptions.MaxWait. By errors.Is, that error is
