@@ -9,7 +9,6 @@ import (
 	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/lua/model"
 	"github.com/redmux/redmux/internal/pure"
-	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,12 +17,7 @@ import (
 // that refuses has changed nothing, but a release that deletes what is ours.
 // An acquisition says which key is in the way, and what it holds.
 func TestScriptsOfSeveral(t *testing.T) {
-	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
-	real := func(args ...string) any {
-		said, err := server.Do(args...)
-		require.NoError(t, err, "%q", args)
-		return said
-	}
+	real, inMemory := onServer(t), inMemory(t)
 	const ttl, longer = "100000", "200000"
 	keys := []string{"a", "b", "c"}
 	for state := range 64 {

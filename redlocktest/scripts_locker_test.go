@@ -73,12 +73,7 @@ func TestReadWriteScripts(t *testing.T) {
 // Readers leave when their own time is over, on a real server as in memory. A
 // key of another type is in the way, or is none of ours.
 func TestReadersTimesEnd(t *testing.T) {
-	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
-	real := func(args ...string) any {
-		said, err := server.Do(args...)
-		require.NoError(t, err, "%q", args)
-		return said
-	}
+	real, inMemory := onServer(t), inMemory(t)
 	for side, do := range map[string]func(args ...string) any{"real": real, "in memory": inMemory} {
 		require.EqualValues(t, 1, do(rwCall(lua.Read, "short", "80")...), side)
 		require.EqualValues(t, 1, do(rwCall(lua.Read, "long", "100000")...), side)
@@ -209,17 +204,12 @@ func TestFairScripts(t *testing.T) {
 // A key of another type holds a fair lock, as it holds a plain one, and a name
 // of a waiter that is too long for one of ours is not repeated (R32).
 func TestFairScriptMeetsStrangers_R32(t *testing.T) {
-	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
+	real, inMemory := onServer(t), inMemory(t)
 	ask := func(waiter, ticket, mode string) []string {
 		return []string{
 			"EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", "f:queue:" + waiter,
 			"token", "100000", waiter, ticket, mode, "100000", "f:queue:",
 		}
-	}
-	real := func(args ...string) any {
-		said, err := server.Do(args...)
-		require.NoError(t, err, "%q", args)
-		return said
 	}
 	long := strings.Repeat("w", 5000)
 	for side, do := range map[string]func(args ...string) any{"real": real, "in memory": inMemory} {

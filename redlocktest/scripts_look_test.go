@@ -35,12 +35,7 @@ func lookAt(t *testing.T, do func(args ...string) any, command []string) (said [
 // The scripts that look at readers, permits and queues do the same on a real
 // server as in memory, page by page, and change nothing.
 func TestLookScripts(t *testing.T) {
-	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
-	real := func(args ...string) any {
-		said, err := server.Do(args...)
-		require.NoError(t, err, "%q", args)
-		return said
-	}
+	real, inMemory := onServer(t), inMemory(t)
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	r := rand.New(rand.NewPCG(seed, 0))

@@ -190,6 +190,16 @@ func sealChanges() (all [][]string) {
 	return append(all, []string{"adopt", who, pure.Seal{Identity: identity("a"), Run: pure.NoRun, MaxTTL: time.Minute}.String()})
 }
 
+// onServer returns what sends commands to a real server. They must succeed.
+func onServer(t *testing.T) func(args ...string) any {
+	server := redistest.Servers(t, 1)[0]
+	return func(args ...string) any {
+		said, err := server.Do(args...)
+		require.NoError(t, err, "%q", args)
+		return said
+	}
+}
+
 // inMemory returns what sends a command to a node in memory.
 func inMemory(t *testing.T) func(args ...string) any {
 	conn, err := New(t, 1).dial(t.Context(), "tcp", "node0:6379")
