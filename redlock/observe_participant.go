@@ -245,7 +245,7 @@ func (all *Inspection) addParticipants(rolls [3]*rollKind, errs []error) {
 
 // free returns FreePermits.
 func (all *Inspection) free(answered, quorum int) int {
-	on := make([]multiplex.Set, all.Permits) // the nodes that have the permit taken
+	on := make([]multiplex.Set, all.Permits) // the nodes that have it taken
 	held := 0
 	for _, p := range all.PermitsHeld {
 		for _, node := range p.Nodes {
