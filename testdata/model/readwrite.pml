@@ -12,7 +12,8 @@
  *    ORDERED the commands for the two locks of client 0 come to a node in their order, or are lost, and its releases
  *    come in the end (R8).
  *  - A tick may come at any moment, so clients and nodes may pause anywhere. Ticks are the clients' time. A writer's
- *    key ends at any time from TTL - DRIFT to TTL + DRIFT, and so does the time of each reader, each as it likes.
+ *    key ends at any time from TTL - DRIFT to TTL, and so does the time of each reader, each as it likes: what is later
+ *    only refuses. But a writer that becomes a reader may still find its key until TTL + DRIFT (LATE).
  *  - A node restarts without memory at any moment, CRASHES times in all, and is then quarantined (R23).
  *  - An attempt, or a lock, ends at any moment for any reason, and its release is on its way to all nodes from then on.
  *    An upgrade and its read lock end in any order.

@@ -36,8 +36,8 @@ func claims(side *redistest.Side, key string, maxTTL time.Duration) []claim {
 	if strings.Contains(key, leasesPart) {
 		return []claim{{"a caller waits", earliestEnd(side, key)}}
 	}
-	if strings.HasSuffix(key, readersEnd) {
-		return readers(side, key)
+	if strings.HasSuffix(key, readersEnd) { // the set outlives each of them by a second
+		return append(readers(side, key), tooLong(side, key, maxTTL+time.Second)...)
 	}
 	for end, life := range lives {
 		if strings.HasSuffix(key, end) {
@@ -49,7 +49,10 @@ func claims(side *redistest.Side, key string, maxTTL time.Duration) []claim {
 	}
 	value, err := side.Do("GET", key)
 	text, _ := value.(string)
-	if err != nil || text == "" {
+	if err != nil { // it is no key of a lock
+		return []claim{{"cannot be read", earliestEnd(side, key)}}
+	}
+	if text == "" {
 		return nil // it ended meanwhile
 	}
 	if lock, ok := strings.CutSuffix(key, turnEnd); ok {
@@ -80,7 +83,7 @@ func readers(side *redistest.Side, key string) (all []claim) {
 	now, _ := strconv.ParseInt(seconds, 10, 64)
 	reply, err = side.Do("ZRANGEBYSCORE", key, strconv.FormatInt((now+1)*1000, 10), "+inf", "WITHSCORES")
 	if err != nil {
-		return nil
+		return []claim{{"cannot be read", earliestEnd(side, key)}}
 	}
 	return readersOf(reply, now*1000, time.Now())
 }

@@ -46,13 +46,14 @@
 //     every client is connected and owes nothing, only keys of living holds may
 //     be left, and no node has any other a second later. A reader's entry is
 //     such a key; marks, tickets and the like end by themselves (claims.go).
-//     Right before a rest,
-//     those faults are made after which something is most easily left behind.
+//     Right before a rest, those faults are made after which something is most
+//     easily left behind.
 //   - The holder is told in time (R13, R15), by the clock of its own process.
 //   - A client that names other servers gets no lock (R30).
-//   - Nothing passes idly: locks of every kind, and after a loss of power
-//     refusals without a floor, a reset, second rounds, and locks that follow,
-//     have all been there (Report.Idle).
+//   - Nothing passes idly: locks of every kind, extensions, renewals, leaders
+//     that step down, and after a loss of power refusals without a floor, a
+//     reset, second rounds, and locks that follow, have all been there
+//     (Report.Idle).
 //   - With Options.Soak, memory, goroutines and descriptors have no slope.
 //
 // A run of a minute found each of these bugs, planted in redlock or multiplex:

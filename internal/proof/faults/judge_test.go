@@ -108,7 +108,7 @@ func TestJudgeKnowsTheFence(t *testing.T) {
 func TestIdle(t *testing.T) {
 	r := &Report{Tally: Tally{
 		Grants: 4, Fenced: 3, Sets: 2, FencedSets: 1, Reads: 1, Writes: 1, Upgrades: 1, Downgrades: 1, Permits: 1, InOrder: 1,
-		Queued: 1, Terms: 1,
+		Queued: 1, Terms: 1, StepsDown: 1, Extensions: 1, Renewals: 1,
 	}}
 	assert.Empty(t, r.Idle())
 	r.Faults = map[string]int{powerKind: 1}
@@ -117,7 +117,7 @@ func TestIdle(t *testing.T) {
 	assert.Equal(t, []string{"second rounds with a higher number"}, r.Idle())
 	r.Tally.Renumbered = 1
 	assert.Empty(t, r.Idle())
-	assert.Len(t, (&Report{}).Idle(), 12)
+	assert.Len(t, (&Report{}).Idle(), 15)
 }
 
 // A process that has gone does not keep the others waiting, nor does one that

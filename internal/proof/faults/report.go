@@ -76,6 +76,9 @@ func (r *Report) Idle() (all []string) {
 	least(t.InOrder, "fair locks")
 	least(t.Queued, "places in a queue")
 	least(t.Terms, "leaders")
+	least(t.StepsDown, "leaders that stepped down")
+	least(t.Extensions, "extensions")
+	least(t.Renewals, "renewals")
 	if r.Faults[powerKind] > 0 {
 		least(t.NoFloor, "fenced locks that were refused since the nodes had no floor")
 		least(uint64(r.Resets), "resets of the fence")

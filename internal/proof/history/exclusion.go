@@ -16,13 +16,13 @@ import "time"
 // of order: see Fault. A lock on several resources is a hold of each.
 //
 // Readers share a resource, and a writer excludes all but the reader that it
-// was. Of permits, no more are held than the client with the fewest knows of,
-// among those that hold one. If a downgrade succeeds, no other was granted the
-// lock since it began. A fair lock goes to no caller that began after another
-// knew its place in the queue, and while that place is certain: the client says
-// until when it is, in the event Queued. It is no longer than the nodes keep
-// the place without another question, less what clocks may differ, and ends
-// when the client may leave the queue.
+// was. Of permits, no more are held than the most that any of their holders
+// asked for. If a downgrade succeeds, no other was granted the lock since it
+// began. A fair lock goes to no caller that began after another knew its place
+// in the queue, and while that place is certain: the client says until when it
+// is, in the event Queued. It is no longer than the nodes keep the place without
+// another question, less what clocks may differ, and ends when the client may
+// leave the queue.
 //
 // The zero value is ready for use.
 type Exclusion struct {
@@ -180,8 +180,10 @@ func (x *Exclusion) join(h *hold, by Event) {
 	}
 	valid = append(valid, h)
 	x.holders[h.grant.Resource] = valid
-	if permits := permitsAmong(valid); len(permits) > 0 && h.grant.Form == PermitForm && len(permits) > mostOf(permits) {
-		x.accuseAll(TooManyPermits, permits, by)
+	if h.grant.Form == PermitForm {
+		if permits := permitsAmong(valid); len(permits) > mostOf(permits) {
+			x.accuseAll(TooManyPermits, permits, by)
+		}
 	}
 	x.exchanges.granted(h)
 }

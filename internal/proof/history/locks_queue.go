@@ -12,6 +12,7 @@ type lockPlace struct {
 
 // queued notes that a caller knows its place.
 func (w *lockWindow) queued(id attempt, e Event) {
+	w.form = FairForm // the event may not say so, and no other form has a queue
 	p := w.places[id]
 	switch {
 	case p == nil:

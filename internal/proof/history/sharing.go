@@ -3,7 +3,7 @@ package history
 import "slices"
 
 // share reports whether two locks of a resource, by their grants, may be held
-// at one time. Permits are counted instead: see fewest. They have keys of their
+// at one time. Permits are counted instead: see mostOf. They have keys of their
 // own, and exclude no other lock.
 func share(a, b Event) bool {
 	switch {

@@ -17,15 +17,24 @@ func newFormReferee(resources int) formReferee {
 	return formReferee{make([]*attempt, resources), make([][]*turn, resources)}
 }
 
-// room returns how many may hold a resource together.
-func (c *claim) room() int {
+// room returns how many may hold a resource together with this one: of permits,
+// the most that any of the holders asked for.
+func (c *claim) room(holders []*claim) int {
 	switch f := c.attempt.form; {
 	case f.is(reading):
 		return math.MaxInt
 	case f.is(permit):
-		return c.worker.world().plan.permits
+		return slices.MaxFunc(holders, func(a, b *claim) int { return a.permits() - b.permits() }).permits()
 	}
 	return 1
+}
+
+// permits returns how many permits a holder asked for, or 0 without any.
+func (c *claim) permits() int {
+	if f := c.attempt.form; f != nil {
+		return f.permits
+	}
+	return 0
 }
 
 // isOf reports whether a claim came of the other by an upgrade or a downgrade:
@@ -48,7 +57,7 @@ func crowded(holders []*claim) (a, b *claim) {
 				b = other
 			}
 		}
-		if n > a.room() {
+		if n > a.room(holders) {
 			return a, b
 		}
 	}

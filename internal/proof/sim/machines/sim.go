@@ -12,7 +12,7 @@ import (
 
 // Options configure the simulation of one seed or many.
 type Options struct {
-	// Broken is the rule that is broken on purpose. If zero, none is.
+	// Broken is the rule that is broken on purpose. If empty, none is.
 	Broken Broken
 	// Only is the one rule that is checked, such as "exclusion". If empty, all
 	// are.
