@@ -216,6 +216,7 @@ func TestConfigurations(t *testing.T) {
 		"no masters":     {},
 		"redlock":        {"masters": []string{"http://127.0.0.1:1"}},
 		"at most 30s":    {"masters": []string{"redis://127.0.0.1:1"}, "ttl": "31s"},
+		"Nodes[0]":       {"masters": []string{"{env.REDMUX_UNSET}"}},
 		"negative":       {"masters": []string{"redis://127.0.0.1:1"}, "ttl": -1},
 		"unknown module": {"masters": []string{"redis://127.0.0.1:1"}, "storage": map[string]any{"module": "none"}},
 	} {
