@@ -134,12 +134,11 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 }
 
 // Cleanup gives the client up, which is closed if no other configuration uses
-// it.
+// it. Further calls do nothing.
 func (s *Storage) Cleanup() error {
-	if s.locks == nil {
-		return nil
-	}
-	_, err := pool.Delete(s.key)
+	key := s.key
+	s.key = "" // not in the pool
+	_, err := pool.Delete(key)
 	return err
 }
 

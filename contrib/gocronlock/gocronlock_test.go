@@ -119,6 +119,13 @@ func TestALockThatNobodyHolds(t *testing.T) {
 		require.ErrorIs(t, err, redlock.ErrHeld)
 		require.LessOrEqual(t, time.Since(begun), time.Second+100*ms)
 
+		// If it asked for longer than MinHold, it could run a short job that
+		// another scheduler has run.
+		begun = time.Now()
+		_, err = newLocker(t, client, gocronlock.Options{MinHold: 400 * ms}).Lock(t.Context(), "job")
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		require.LessOrEqual(t, time.Since(begun), 200*ms)
+
 		ctx, cancel := context.WithTimeout(t.Context(), ms)
 		defer cancel()
 		begun = time.Now()
