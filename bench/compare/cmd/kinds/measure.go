@@ -41,51 +41,58 @@ func (f *flags) measure(ctx context.Context, servers []*redistest.Server, who co
 	}
 	within, cancel := context.WithTimeout(ctx, f.For)
 	defer cancel()
-	waits, errs := make([][]time.Duration, len(clients)), make([]error, len(clients))
+	all, errs := make([]seen, len(clients)), make([]error, len(clients))
 	var wg sync.WaitGroup
 	for i, c := range clients {
-		wg.Go(func() { waits[i], errs[i] = c.compete(within, f, resource, i) })
+		wg.Go(func() { all[i], errs[i] = c.compete(within, f, resource, i) })
 	}
 	wg.Wait()
 	after, err := commands(servers)
 	if err := errors.Join(append(errs, err, ctx.Err())...); err != nil {
 		return nil, err
 	}
-	return f.sumUp(clients, waits, float64(after-before)), nil
+	return f.sumUp(clients, all, float64(after-before)), nil
 }
 
-// compete takes locks until ctx ends, and returns how long each was waited for.
-// A wait that ctx ended counts too: it lasted at least as long.
-func (c *client) compete(ctx context.Context, f *flags, resource string, place int) (waits []time.Duration, err error) {
+// seen is what a client has seen.
+type seen struct {
+	grants int
+	waits  []time.Duration // also one that the end cut short: it would have lasted longer
+}
+
+// compete takes locks until ctx ends.
+func (c *client) compete(ctx context.Context, f *flags, resource string, place int) (s seen, err error) {
 	for ctx.Err() == nil {
 		begun := time.Now()
 		release, err := c.acquire(ctx, resource, f.TTL, place)
-		waits = append(waits, time.Since(begun))
+		s.waits = append(s.waits, time.Since(begun))
 		switch {
 		case ctx.Err() != nil && err != nil:
-			return waits, nil
+			return s, nil
 		case err != nil:
-			return nil, err
+			return s, err
 		}
+		s.grants++
 		time.Sleep(f.Hold)
 		_ = release() // on its way, even if no quorum answered in time
 	}
-	return waits, nil
+	return s, nil
 }
 
 // sumUp returns the figures of each class.
-func (f *flags) sumUp(clients []*client, waits [][]time.Duration, commands float64) map[string]result {
-	classes, total := make(map[string][]time.Duration), 0
+func (f *flags) sumUp(clients []*client, all []seen, commands float64) map[string]result {
+	classes, total := make(map[string]seen), 0
 	for i, c := range clients {
-		classes[c.class(i)] = append(classes[c.class(i)], waits[i]...)
-		total += len(waits[i])
+		s := classes[c.class(i)]
+		classes[c.class(i)] = seen{s.grants + all[i].grants, append(s.waits, all[i].waits...)}
+		total += all[i].grants
 	}
 	results := make(map[string]result)
-	for class, all := range classes {
-		slices.Sort(all)
-		n := len(all)
+	for class, s := range classes {
+		slices.Sort(s.waits)
+		n := len(s.waits)
 		results[class] = result{
-			Grants: float64(n) / f.For.Seconds(), P50: all[n/2], P99: all[n*99/100], Longest: all[n-1],
+			Grants: float64(s.grants) / f.For.Seconds(), P50: s.waits[n/2], P99: s.waits[n*99/100], Longest: s.waits[n-1],
 			Commands: commands / float64(total),
 		}
 	}
