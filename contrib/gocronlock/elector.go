@@ -22,9 +22,10 @@ var ErrNotLeader = errors.New("gocronlock: not the leader")
 //
 // Its leaderships are terms, so the masters must be able to grant fencing
 // numbers. If so many have lost their memory at a time that no quorum knows the
-// numbers, no process leads, and IsLeader returns redlock.ErrNoFloor, although
-// a Locker still works. An operator then runs "redlock fence reset"; a process
-// leads soon after that, and none has to be started again.
+// numbers, no process leads, and the error of IsLeader is redlock.ErrNoFloor,
+// though a Locker whose client is not fenced still works. An operator then runs
+// "redlock fence reset"; a process leads soon after that, and none has to be
+// started again.
 //
 // It starts one goroutine, which campaigns. Close ends that goroutine, and must
 // be called before the client is closed.
