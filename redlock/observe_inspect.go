@@ -107,8 +107,9 @@ type LockState string
 
 const (
 	// StateFree means that a quorum of nodes has no key, no readers and no
-	// permits: the resource is not held, and an attempt now would get it. If
-	// other nodes have a key, their answers show it.
+	// permits: the resource is not held, and an attempt now would get it, except
+	// that callers that wait for a fair lock go first, and a writer that waits
+	// keeps readers out. If other nodes have a key, their answers show it.
 	StateFree LockState = "free"
 	// StateHeld means that a quorum of nodes has keys with the same token.
 	StateHeld LockState = "held"

@@ -2,13 +2,7 @@ package adapters
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -62,21 +56,11 @@ func (i *issuer) Issue(_ context.Context, csr *x509.CertificateRequest) (*certma
 	}
 	time.Sleep(20 * time.Millisecond) // an authority takes some time
 	i.issued.Add(1)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	chain, err := redistest.Issue(csr)
 	if err != nil {
 		return nil, err
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, DNSNames: csr.DNSNames,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(90 * 24 * time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, csr.PublicKey, key)
-	if err != nil {
-		return nil, err
-	}
-	return &certmagic.IssuedCertificate{
-		Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-	}, nil
+	return &certmagic.IssuedCertificate{Certificate: chain}, nil
 }
 
 func newConfig(t *testing.T, s certmagic.Storage, authority certmagic.Issuer) (config *certmagic.Config) {

@@ -72,7 +72,8 @@ func (Storage) CaddyModule() caddy.ModuleInfo {
 }
 
 // pool keeps clients while Caddy loads another configuration, so that a lock
-// that is held meanwhile can be released.
+// that is held meanwhile can be released. A client logs as the configuration
+// says that made it.
 var pool = caddy.NewUsagePool()
 
 // locks are a client and its locks.
@@ -133,18 +134,17 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 }
 
 // Cleanup gives the client up, which is closed if no other configuration uses
-// it.
+// it. Further calls do nothing.
 func (s *Storage) Cleanup() error {
-	if s.locks == nil {
-		return nil
-	}
-	_, err := pool.Delete(s.key)
+	key := s.key
+	s.key = "" // not in the pool
+	_, err := pool.Delete(key)
 	return err
 }
 
 // CertMagicStorage returns the storage for certmagic.
 func (s *Storage) CertMagicStorage() (certmagic.Storage, error) {
-	return locked{s.inner, s.locks.Locker}, nil
+	return locked{unlocked{s.inner}, s.locks.Locker}, nil
 }
 
 // UnmarshalCaddyfile reads the options masters, prefix, ttl and storage.
@@ -188,22 +188,17 @@ func (s *Storage) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// locked is a storage with other locks.
+// locked is a storage with other locks: the methods of Locker hide those of the
+// storage, which is embedded one level deeper.
 type locked struct {
-	certmagic.Storage
-	locks *certmagiclock.Locker
+	unlocked
+	*certmagiclock.Locker
 }
 
+type unlocked struct{ certmagic.Storage }
+
+// String describes the storage in Caddy's log.
 func (l locked) String() string { return strings.TrimSpace(fmt.Sprint("redlock ", l.Storage)) }
-
-func (l locked) Lock(ctx context.Context, name string) error   { return l.locks.Lock(ctx, name) }
-func (l locked) Unlock(ctx context.Context, name string) error { return l.locks.Unlock(ctx, name) }
-func (l locked) TryLock(ctx context.Context, name string) (bool, error) {
-	return l.locks.TryLock(ctx, name)
-}
-func (l locked) RenewLockLease(ctx context.Context, name string, d time.Duration) error {
-	return l.locks.RenewLockLease(ctx, name, d)
-}
 
 var (
 	_ caddy.Provisioner          = (*Storage)(nil)

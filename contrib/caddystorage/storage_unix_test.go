@@ -5,18 +5,13 @@ package caddystorage
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,19 +51,11 @@ func (i *issuer) Issue(_ context.Context, csr *x509.CertificateRequest) (*certma
 		return nil, err
 	}
 	time.Sleep(500 * time.Millisecond) // an authority takes some time
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	chain, err := redistest.Issue(csr)
 	if err != nil {
 		return nil, err
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, DNSNames: csr.DNSNames,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(90 * 24 * time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, csr.PublicKey, key)
-	if err != nil {
-		return nil, err
-	}
-	return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+	return &certmagic.IssuedCertificate{Certificate: chain}, nil
 }
 
 // patience is how long a busy machine may take.
@@ -182,26 +169,50 @@ func runCaddy(text string) {
 func TestReload(t *testing.T) {
 	redistest.Require(t)
 	d := redlocktest.New(t, 3, redlocktest.Real())
-	load := func() (*Storage, context.CancelFunc) {
-		ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
-		module, err := ctx.LoadModuleByID("caddy.storage.redlock", mustMarshal(t, map[string]any{"masters": d.URLs()}))
-		require.NoError(t, err)
-		return module.(*Storage), cancel
-	}
-	first, endFirst := load()
-	old, err := first.CertMagicStorage()
-	require.NoError(t, err)
+	old, endFirst := load(t, map[string]any{"masters": d.URLs()})
+	require.Equal(t, caddy.DefaultStorage, old.(locked).Storage)
 	require.NoError(t, old.Lock(t.Context(), "x"))
-	second, endSecond := load()
+	now, endSecond := load(t, map[string]any{"masters": d.URLs()})
 	endFirst()
-	now, err := second.CertMagicStorage()
-	require.NoError(t, err)
+	endFirst() // gives up nothing that the second has
 	ok, err := now.(certmagic.TryLocker).TryLock(t.Context(), "x")
 	require.NoError(t, err)
 	require.False(t, ok, "the lock has not survived")
 	require.NoError(t, old.Unlock(t.Context(), "x"))
 	endSecond()
 	require.ErrorIs(t, now.Lock(t.Context(), "x"), redlock.ErrClosed)
+}
+
+// load loads a configuration as Caddy does.
+func load(t *testing.T, config map[string]any) (certmagic.Storage, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
+	module, err := ctx.LoadModuleByID("caddy.storage.redlock", mustMarshal(t, config))
+	require.NoError(t, err)
+	storage, err := module.(*Storage).CertMagicStorage()
+	require.NoError(t, err)
+	return storage, cancel
+}
+
+// A configuration with other masters or another prefix gets locks of its own.
+func TestReloadOfAnotherConfiguration(t *testing.T) {
+	redistest.Require(t)
+	d, other := redlocktest.New(t, 3, redlocktest.Real()), redlocktest.New(t, 3, redlocktest.Real())
+	for _, config := range []map[string]any{
+		{"masters": d.URLs()}, {"masters": d.URLs(), "prefix": "tls:"}, {"masters": other.URLs()},
+	} {
+		storage, end := load(t, config)
+		defer end()
+		ok, err := storage.(certmagic.TryLocker).TryLock(t.Context(), "x")
+		require.NoError(t, err)
+		require.True(t, ok)
+	}
+	for _, n := range d.Nodes() {
+		require.Eventually(t, func() bool { return slices.Equal(n.Keys(), []string{"certmagic:x", "tls:x"}) }, patience, 10*time.Millisecond)
+	}
+	for _, n := range other.Nodes() {
+		require.Eventually(t, func() bool { return slices.Equal(n.Keys(), []string{"certmagic:x"}) }, patience, 10*time.Millisecond)
+	}
 }
 
 func mustMarshal(t *testing.T, v any) []byte {
@@ -212,10 +223,12 @@ func mustMarshal(t *testing.T, v any) []byte {
 }
 
 func TestConfigurations(t *testing.T) {
+	redistest.NoLeaks(t)
 	for says, v := range map[string]map[string]any{
 		"no masters":     {},
 		"redlock":        {"masters": []string{"http://127.0.0.1:1"}},
 		"at most 30s":    {"masters": []string{"redis://127.0.0.1:1"}, "ttl": "31s"},
+		"Nodes[0]":       {"masters": []string{"{env.REDMUX_UNSET}"}},
 		"negative":       {"masters": []string{"redis://127.0.0.1:1"}, "ttl": -1},
 		"unknown module": {"masters": []string{"redis://127.0.0.1:1"}, "storage": map[string]any{"module": "none"}},
 	} {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,6 +171,43 @@ func TestJobsAreStopped(t *testing.T) {
 		require.Empty(t, d.Node(0).Keys())
 		job.Run()
 		require.ErrorIs(t, o.last(), stopped)
+	})
+}
+
+// followed counts the functions that wait for its end.
+type followed struct {
+	context.Context
+	waiting *atomic.Int32
+}
+
+// Value hides which context of the library this is, which would be followed
+// without AfterFunc.
+func (f followed) Value(any) any { return nil }
+
+// AfterFunc is what context.AfterFunc calls.
+func (f followed) AfterFunc(then func()) (stop func() bool) {
+	f.waiting.Add(1)
+	off := context.AfterFunc(f.Context, then)
+	return func() bool {
+		f.waiting.Add(-1)
+		return off()
+	}
+}
+
+// The context of Job lives as long as the process, so a run must leave nothing
+// with it.
+func TestARunLeavesNothingWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var waiting, most atomic.Int32
+		client := redlocktest.New(t, 3).Client(t)
+		newLocker(t, client, cronlock.Options{}).Job(followed{ctx, &waiting}, "job", func(context.Context) error {
+			most.Store(waiting.Load())
+			return nil
+		}).Run()
+		require.Positive(t, most.Load())
+		require.Zero(t, waiting.Load())
 	})
 }
 

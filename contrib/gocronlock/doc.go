@@ -10,8 +10,8 @@
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
 //
 // With a Locker, each run of a job goes to the scheduler that is first; with an
-// Elector, all runs of all jobs go to the scheduler that leads. gocron cannot
-// tell a running job that its lock or its leadership was lost. A job for which
+// Elector, all runs of all jobs go to the scheduler that leads. An Elector is
+// stricter about the masters: see there. gocron cannot tell a running job that its lock or its leadership was lost. A job for which
 // that matters should work under Elector.Context, or take a lock of its own
 // with redlock.Client.Do, which passes it a context.
 package gocronlock

@@ -20,6 +20,13 @@ var ErrNotLeader = errors.New("gocronlock: not the leader")
 // same name, one leads. It stands in a redlock.Election until Close, so it
 // campaigns again after every loss. An Elector is safe for concurrent use.
 //
+// Its leaderships are terms, so the masters must be able to grant fencing
+// numbers. If so many have lost their memory at a time that no quorum knows the
+// numbers, no process leads, and the error of IsLeader is redlock.ErrNoFloor,
+// though a Locker whose client is not fenced still works. An operator then runs
+// "redlock fence reset"; a process leads soon after that, and none has to be
+// started again.
+//
 // It starts one goroutine, which campaigns. Close ends that goroutine, and must
 // be called before the client is closed.
 type Elector struct {

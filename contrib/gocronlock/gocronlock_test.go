@@ -119,6 +119,13 @@ func TestALockThatNobodyHolds(t *testing.T) {
 		require.ErrorIs(t, err, redlock.ErrHeld)
 		require.LessOrEqual(t, time.Since(begun), time.Second+100*ms)
 
+		// If it asked for longer than MinHold, it could run a short job that
+		// another scheduler has run.
+		begun = time.Now()
+		_, err = newLocker(t, client, gocronlock.Options{MinHold: 400 * ms}).Lock(t.Context(), "job")
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		require.LessOrEqual(t, time.Since(begun), 200*ms)
+
 		ctx, cancel := context.WithTimeout(t.Context(), ms)
 		defer cancel()
 		begun = time.Now()
@@ -188,8 +195,11 @@ func newElector(t *testing.T, client *redlock.Client) *gocronlock.Elector {
 func TestOneLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 3)
-		first, second := newElector(t, d.Client(t, candidate)), newElector(t, d.Client(t, candidate))
+		begun := time.Now()
+		first := newElector(t, d.Client(t, candidate))
 		require.NoError(t, first.IsLeader(t.Context()))
+		require.Less(t, time.Since(begun), 10*ms, "it waits for what it knows")
+		second := newElector(t, d.Client(t, candidate))
 		require.NoError(t, first.Context().Err())
 		job, err := newLocker(t, d.Client(t), gocronlock.Options{}).Lock(t.Context(), "leader")
 		require.NoError(t, err, "a job of the election's name")
@@ -214,6 +224,7 @@ func TestOneLeads(t *testing.T) {
 		time.Sleep(40 * ms)
 		require.NoError(t, second.IsLeader(t.Context()), "it waits for the TTL after a clean exit")
 		require.NoError(t, first.Close(t.Context()), "twice is harmless")
+		require.ErrorContains(t, first.IsLeader(t.Context()), "closed", "the reason")
 	})
 }
 
@@ -319,6 +330,9 @@ func TestElectorThatCannotBe(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, try(ended, d.Client(t, candidate)), context.Canceled)
 		require.NoError(t, leads.IsLeader(t.Context()), "none of them was in its way")
+		require.NoError(t, leads.Close(t.Context()))
+		time.Sleep(time.Minute)
+		require.Empty(t, d.Node(0).Keys(), "one of them has remained a candidate")
 	})
 }
 

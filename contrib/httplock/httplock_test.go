@@ -141,6 +141,26 @@ func TestALostLockEndsTheRequest(t *testing.T) {
 	})
 }
 
+// A lock that was lost adds nothing to what the handler has answered, also if
+// there is no Failed.
+func TestALostLockLeavesTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		h := service(t, d.Client(t), httplock.Options{TTL: time.Second}, func(w http.ResponseWriter, r *http.Request) {
+			for _, n := range d.Nodes() {
+				n.Refuse(true)
+			}
+			<-r.Context().Done()
+			_, err := w.Write([]byte("half"))
+			require.NoError(t, err)
+		})
+		w := ask(t.Context(), h, "k")
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Equal(t, "half", w.Body.String())
+		require.Empty(t, w.Header().Get("Retry-After"))
+	})
+}
+
 // A client that goes away ends its request, or its wait. Nothing is left
 // behind, as after a panic.
 func TestNothingIsLeft(t *testing.T) {
