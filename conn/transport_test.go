@@ -260,6 +260,7 @@ func TestTLSKeyUpdatesOfANodeThatDoesNotRead_R26(t *testing.T) {
 		if full {
 			require.Greater(t, c.pending.Load(), c.limit)
 		} else {
+			eventually(t, func() bool { return p.full.Load() == 1 }) // the writer waits
 			c.limit = c.pending.Load() + 1
 		}
 		peer.send(t, peer.record(recordHandshake, keyUpdateAsking, 0))

@@ -121,7 +121,7 @@ func ExampleClient_Acquire() {
 		return
 	}
 
-	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err = client.Acquire(short, "invoice:7", 10*time.Second)
 	fmt.Println(err)

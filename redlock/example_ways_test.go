@@ -86,7 +86,7 @@ func ExampleClient_Acquire_cancelled() {
 
 	errShutdown := errors.New("the server is shutting down")
 	waiting, cancel := context.WithCancelCause(ctx)
-	time.AfterFunc(300*time.Millisecond, func() { cancel(errShutdown) })
+	time.AfterFunc(time.Second, func() { cancel(errShutdown) })
 	_, err := client.Acquire(waiting, "invoice:7", 10*time.Second)
 	fmt.Println(errors.Is(err, context.Canceled), errors.Is(err, errShutdown), errors.Is(err, redlock.ErrHeld))
 	fmt.Println(err)
@@ -146,7 +146,7 @@ func ExampleClient_DoWith() {
 
 	options := redlock.HoldOptions{TTL: 30 * time.Second, MinHold: 10 * time.Second}
 	for range 2 {
-		short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+		short, cancel := context.WithTimeout(ctx, time.Second)
 		err := client.DoWith(short, "nightly", options, func(context.Context) error {
 			fmt.Println("running")
 			return nil

@@ -143,7 +143,7 @@ func TestAUserForLockers_R22(t *testing.T) {
 	for i, rights := range [][]string{slices.Concat(leastRights, more), leastRights} {
 		name := "u" + strconv.Itoa(i)
 		f.must(0, slices.Concat([]string{"ACL", "SETUSER", name, "on", ">hunter2", "~lock:*"}, rights)...)
-		config := f.reach(redlock.Config{Forgetful: true})
+		config := f.reach(redlock.Config{Forgetful: true, NodeTimeout: patience})
 		config.Username, config.Password, config.Prefix = name, "hunter2", "lock:"
 		c, err := redlock.New(t.Context(), config)
 		require.NoError(t, err)
@@ -203,6 +203,9 @@ func TestAUserForFencedLocks_R22(t *testing.T) {
 		}
 		c, err := redlock.New(t.Context(), config)
 		require.NoError(t, err)
+		if without == "" {
+			require.NoError(t, c.Ready(t.Context()))
+		}
 		lock, err := c.TryAcquire(t.Context(), "r", time.Second)
 		if without == "" {
 			require.NoError(t, err)

@@ -16,7 +16,6 @@ import (
 func TestFaultIdleTimeout_R26(t *testing.T) {
 	for name, over := range map[string]redistest.Option{"tcp": redistest.OverTCP, "tls": redistest.OverTLS} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			f := newFleet(t, 3, over)
 			c := f.client(redlock.Config{NodeTimeout: unhurried})
 			f.allUp(c, inTheEnd)

@@ -235,11 +235,10 @@ func TestFaultWrongProtocol_R16_R26(t *testing.T) {
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fleet{t, f.servers}
-			before := accepted.Load()
+			before, begun := accepted.Load(), time.Now()
 			c := f.client(redlock.Config{
 				Nodes: redlock.Nodes(append(redistest.URLs(f.servers), tt.url+"?dial_timeout=200ms")...), TLS: tt.config, NodeTimeout: unhurried,
 			})
-			begun := time.Now()
 			l := f.load(c, workload{callers: 8})
 			time.Sleep(300 * time.Millisecond)
 			n, lasted := accepted.Load()-before, time.Since(begun)

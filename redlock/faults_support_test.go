@@ -189,16 +189,17 @@ func soon(within time.Duration, holds func() error) (took time.Duration, late er
 	}
 }
 
-// bestOf measures up to five times until one measurement holds: other programs
-// share the machine, and can only slow it down, usually for a while. What fails
-// five times, with some time in between, is not noise. Each time the whole is
-// measured again: another look at the same measurement would only extend its
-// time.
+// bestOf measures until one measurement holds, five times and for a quarter of
+// a minute at least: other programs share the machine, and can only slow it
+// down, usually for a while. What fails for so long is not noise. Each time the
+// whole is measured again: another look at the same measurement would only
+// extend its time.
 func bestOf(tb testing.TB, measure func() error) {
 	tb.Helper()
 	var err error
-	for try := range 5 {
-		time.Sleep(time.Duration(try) * 200 * time.Millisecond)
+	begun := time.Now()
+	for try := 0; try < 5 || time.Since(begun) < 15*time.Second; try++ {
+		time.Sleep(time.Duration(min(try, 5)) * 200 * time.Millisecond)
 		if err = measure(); err == nil {
 			return
 		}

@@ -102,7 +102,7 @@ func TestTextsOfErrors_R12_R31(t *testing.T) {
 			return c.Do(ctx, "twice in one", time.Second, func(ctx context.Context) error { return acquireNamed(ctx, c, "twice in one") })
 		}, `redlock: "twice in one": the context's own hold has the lock, and would be waited for without end`},
 		"lost under fn": {healthy, func(ctx context.Context, c *redlock.Client) error {
-			return c.Do(ctx, "lost", 300*time.Millisecond, func(ctx context.Context) error {
+			return c.Do(ctx, "lost", 2*time.Second, func(ctx context.Context) error {
 				for _, s := range servers {
 					_, err := s.Do("DEL", "lock:lost")
 					if err != nil {

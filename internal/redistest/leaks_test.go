@@ -13,11 +13,11 @@ func TestNoLeaksSeesGoroutinesAndDescriptors(t *testing.T) {
 	g, d := goroutines(), descriptors()
 	require.NoError(t, awaitNoLeaks(g, d, 1))
 
-	stop := make(chan struct{})
-	done := make(chan struct{})
-	go leakedGoroutine(stop, done)
+	started, stop := make(chan struct{}), make(chan struct{})
+	go leakedGoroutine(started, stop)
+	<-started
 	require.ErrorContains(t, awaitNoLeaks(g, d, 3), "leakedGoroutine")
-	ends := time.AfterFunc(15*time.Second, func() { close(stop) }) // like a timer of the program
+	ends := time.AfterFunc(time.Hour, func() { close(stop) }) // like a timer of the program
 	require.ErrorContains(t, awaitNoLeaks(g, d, leaksLooks), "leakedGoroutine")
 	require.True(t, ends.Stop())
 	time.AfterFunc(20*time.Millisecond, func() { close(stop) })
@@ -33,7 +33,7 @@ func TestNoLeaksSeesGoroutinesAndDescriptors(t *testing.T) {
 	require.NoError(t, awaitNoLeaks(g, d, 1))
 }
 
-func leakedGoroutine(stop, done chan struct{}) {
+func leakedGoroutine(started, stop chan struct{}) {
+	close(started)
 	<-stop
-	close(done)
 }
