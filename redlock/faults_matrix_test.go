@@ -70,9 +70,9 @@ var conditions = []condition{
 	{name: "pause-write", about: "CLIENT PAUSE WRITE", why: is(multiplex.ErrSilent), owes: true, down: true, silent: true,
 		on: do("CLIENT", "PAUSE", "60000", "WRITE"), off: do("CLIENT", "UNPAUSE")},
 	{name: "pause-all", about: "CLIENT PAUSE ALL", why: is(multiplex.ErrSilent), owes: true, down: true, silent: true,
-		on: do("CLIENT", "PAUSE", "3000", "ALL"), off: ended},
+		on: do("CLIENT", "PAUSE", "5000", "ALL"), off: ended},
 	{name: "sleep", about: "DEBUG SLEEP", why: is(multiplex.ErrSilent), owes: true, down: true, silent: true,
-		on: func(w *ward, node int) { w.run(node, "DEBUG", "SLEEP", "3") }, off: ended},
+		on: func(w *ward, node int) { w.run(node, "DEBUG", "SLEEP", "5") }, off: ended},
 }
 
 func classIs(classes ...conn.Class) func(error) bool {
