@@ -42,8 +42,8 @@ func TestSemaphore(t *testing.T) {
 		}
 		time.Sleep(5 * ms)
 		require.Equal(t, map[string]int{"s:permits": 3}, m.sets())
-		time.Sleep(2 * time.Minute)
-		require.Zero(t, m.keys(), "the record goes with the permits")
+		time.Sleep(2*time.Minute + time.Second)
+		require.Zero(t, m.keys(), "the record goes a second after the permits")
 	})
 }
 
@@ -131,6 +131,48 @@ func TestSemaphoresOfDifferentSizes(t *testing.T) {
 	})
 }
 
+// The permits of a client with more count again when those of a client with
+// fewer have ended, also while the semaphore is used without a pause.
+func TestMorePermitsOfASemaphoreInUse(t *testing.T) {
+	for name, use := range map[string]func(*testing.T, Locker){
+		"grants": func(t *testing.T, large Locker) {
+			for range 34 {
+				lock, err := large.TryAcquire(t.Context(), time.Second)
+				require.NoError(t, err)
+				time.Sleep(150 * ms)
+				require.NoError(t, lock.Release(t.Context()))
+				time.Sleep(150 * ms)
+			}
+		},
+		"renewals": func(t *testing.T, large Locker) {
+			lock, err := large.TryAcquire(t.Context(), time.Second)
+			require.NoError(t, err)
+			for range 34 {
+				time.Sleep(300 * ms)
+				lock, err = lock.Extend(t.Context(), time.Second)
+				require.NoError(t, err)
+			}
+			require.NoError(t, lock.Release(t.Context()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				small, large := m.client(t, Config{}).Semaphore("s", 2), m.client(t, Config{}).Semaphore("s", 5)
+				lock, err := small.TryAcquire(t.Context(), time.Second)
+				require.NoError(t, err)
+				require.NoError(t, lock.Release(t.Context()))
+				use(t, large)
+				for range 5 {
+					_, err := large.TryAcquire(t.Context(), time.Second)
+					require.NoError(t, err)
+				}
+				_, err = large.TryAcquire(t.Context(), time.Second)
+				require.ErrorIs(t, err, ErrHeld)
+			})
+		})
+	}
+}
+
 // A semaphore of one permit is a lock, and a hold on it renews itself. The
 // holder of one of several may ask for another.
 func TestHoldsOfPermits(t *testing.T) {
@@ -175,12 +217,12 @@ func TestSemaphoresThatCannotBe(t *testing.T) {
 			_, err := most.TryAcquire(t.Context(), time.Second)
 			require.NoError(t, err)
 		}
-		for _, record := range []string{"something else", "2 1000000000"} {
+		for _, numbers := range [][]string{{"2", "something else"}, {"1025"}, {"0"}, {"02"}, {"-1"}, {"1.5"}} {
 			for _, n := range m.nodes {
-				n.DB().Set("x:permits", record, 0)
+				n.DB().Set("x:permits", permitsRecord(-time.Hour, numbers...), 0)
 			}
 			_, err := c.Semaphore("x", 2).TryAcquire(t.Context(), time.Second)
-			require.ErrorIs(t, err, ErrNoQuorum)
+			require.ErrorIs(t, err, ErrNoQuorum, "%q", numbers)
 		}
 	})
 }
