@@ -60,8 +60,11 @@ func (c *Client) Semaphore(name string, permits int) Locker {
 }
 
 // permitMark is for how long the mark of a caller stands that waits for a
-// permit: longer than the time between two of its attempts.
-const permitMark = fallbackMost + 500*time.Millisecond
+// permit. A refused attempt sets it anew only if less than three quarters of it
+// are left. So after each attempt that much is left at least, and it must be
+// more than the time to the caller's next one: fallbackMost, and half a second
+// for pauses and for nodes that are slow.
+const permitMark = (fallbackMost + 500*time.Millisecond) * 4 / 3
 
 const (
 	permitSeparator = "#"

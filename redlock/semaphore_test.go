@@ -173,6 +173,70 @@ func TestMorePermitsOfASemaphoreInUse(t *testing.T) {
 	}
 }
 
+// Callers that wait for a permit do not wake each other by marking that they
+// wait.
+func TestCallersThatWaitForAPermitAskSeldom(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		holder := m.client(t, Config{}).Semaphore("s", 2)
+		for range 2 {
+			_, err := holder.TryAcquire(t.Context(), time.Minute)
+			require.NoError(t, err)
+		}
+		asked := func() (n int) {
+			for _, e := range m.nodes[1].Log() {
+				if e.Args[0] == "EVALSHA" && e.Args[1] == acquirePermitScript.digest {
+					n++
+				}
+			}
+			return n
+		}
+		const waiters = 4
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range waiters {
+			k := m.client(t, Config{}).Semaphore("s", 2)
+			wg.Go(func() {
+				_, err := k.Acquire(ctx, time.Minute)
+				assert.ErrorIs(t, err, context.Canceled)
+			})
+		}
+		time.Sleep(time.Second)
+		before := asked()
+		time.Sleep(10 * time.Second)
+		n := asked() - before
+		t.Logf("%d attempts by %d callers in 10 s", n, waiters)
+		require.Less(t, n, waiters*20)
+		stop()
+		wg.Wait()
+	})
+}
+
+// A caller is told of a release whatever is left of the mark that it found.
+func TestAPermitGivenBackBesideAnOldMark(t *testing.T) {
+	for _, left := range []time.Duration{1, 20 * ms, 400 * ms, permitMark*3/4 - ms, permitMark * 3 / 4, permitMark*3/4 + ms, permitMark} {
+		for _, after := range []time.Duration{3 * ms, 100 * ms, left - 2*ms, left, left + 2*ms, 1100 * ms, permitMark} {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				held, err := m.client(t, Config{}).Semaphore("s", 1).TryAcquire(t.Context(), time.Minute)
+				require.NoError(t, err)
+				for _, n := range m.nodes {
+					n.DB().Set("s:mark", "", left)
+				}
+				k, got := m.client(t, Config{}).Semaphore("s", 1), make(chan time.Time, 1)
+				go func() {
+					_, err := k.Acquire(context.Background(), time.Minute)
+					assert.NoError(t, err)
+					got <- time.Now()
+				}()
+				time.Sleep(max(ms, after))
+				require.Empty(t, got)
+				released := time.Now()
+				require.NoError(t, held.Release(t.Context()))
+				require.Less(t, (<-got).Sub(released), 50*ms, "%v were left of the mark, released after %v", left, after)
+			})
+		}
+	}
+}
+
 // A semaphore of one permit is a lock, and a hold on it renews itself. The
 // holder of one of several may ask for another.
 func TestHoldsOfPermits(t *testing.T) {

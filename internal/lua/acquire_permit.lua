@@ -62,7 +62,9 @@ if taken < least then
     end
   end
 end
-if #free == 0 and ARGV[6] ~= '0' then
+-- All that wait are told of each change of the mark. So it is set anew only
+-- when a quarter of its time has passed. Otherwise, when one asks, all do.
+if #free == 0 and ARGV[6] ~= '0' and redis.call('PTTL', KEYS[3]) < ARGV[6] * 3 / 4 then
   redis.call('SET', KEYS[3], '', 'PX', ARGV[6])
 end
 return '1 ' .. table.concat(free, ',')

@@ -49,7 +49,7 @@ func AcquirePermit(db Keys[string, string], p Permit, now time.Time) (granted bo
 			}
 		}
 	}
-	if len(free) == 0 && p.Waits > 0 {
+	if left, _ := db.TTL(p.Mark); len(free) == 0 && left < p.Waits*3/4 {
 		db.Set(p.Mark, "", p.Waits)
 	}
 	return false, free, true
