@@ -54,7 +54,7 @@ type Inspection struct {
 	WriterWaits bool
 	// Permits is how many permits the semaphore has (Client.Semaphore) by what
 	// a quorum records, or if fewer nodes have a record, by all of those: the
-	// least number of clients whose permits may still live. Without any it is 0.
+	// least number that counts. Without any it is 0.
 	Permits int
 	// FreePermits is how many of them an attempt could get now: a quorum has no
 	// key for them.
@@ -93,7 +93,7 @@ type InspectedNode struct {
 	// expire: then it was set by hand, and is no lock.
 	TTL time.Duration
 	// Permits is how many permits the semaphore has by the node's record, 0 if
-	// it has none.
+	// no number in it counts.
 	Permits int
 	// Err is why there is no answer, or nil if there is one.
 	Err error

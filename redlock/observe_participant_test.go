@@ -105,6 +105,14 @@ func TestInspectOfReadersWithoutAQuorum(t *testing.T) {
 	})
 }
 
+// permitsRecord returns a record of permits, as nodes in memory have it.
+func permitsRecord(ends time.Duration, numbers ...string) (record string) {
+	for _, number := range numbers {
+		record += strconv.FormatInt(time.Now().Add(ends).UnixMilli(), 10) + " " + number + "\n"
+	}
+	return record
+}
+
 // How many permits there are, which are held, and how many are free.
 func TestInspectShowsPermits(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
@@ -148,7 +156,7 @@ func TestInspectShowsPermits(t *testing.T) {
 		_, err := c.Semaphore("s", 2).TryAcquire(t.Context(), 10*time.Second)
 		require.ErrorIs(t, err, ErrHeld)
 		for _, n := range m.nodes[:2] {
-			n.DB().Set("s:permits", "2 3", 10*time.Second)
+			n.DB().Set("s:permits", permitsRecord(10*time.Second, "2", "3"), 10*time.Second)
 		}
 		found = inspect(t, c, "s")
 		require.Equal(t, 2, found.Permits)
@@ -244,7 +252,7 @@ func TestInspectIsBounded_R32(t *testing.T) {
 			require.Equal(t, 1, node.Connects)
 		}
 		for _, n := range m.nodes[:2] {
-			n.DB().Set("s:permits", "1024 1024", time.Hour)
+			n.DB().Set("s:permits", permitsRecord(time.Hour, "1024"), time.Hour)
 			for i := range 1024 {
 				n.DB().Set("s#"+strconv.Itoa(i), "a", time.Hour)
 			}

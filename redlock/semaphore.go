@@ -29,11 +29,14 @@ const MaxPermits = 1024
 // Locker once and keep it: it remembers which permit was free last.
 //
 // All clients should name the same number of permits. If they do not, the most
-// of those is never exceeded. New grants end at the least of those whose
-// permits may still live, by what each node knows of them: so a client with
-// fewer permits stops only new grants, and those that are held stay until they
-// are released. Where permits are on a bare quorum of nodes, few nodes know of
-// all, and more than the least may be held.
+// of those is never exceeded. New grants end at the least number that counts: a
+// number counts from a grant to a client that names it until the TTL of that
+// client's last permit is over, even if it was released before. So with fewer
+// permits only new grants stop, and those that are held stay until they are
+// released. More permits can be had as soon as the last TTL of clients with
+// fewer is over, also if the semaphore is used all the time. Each node knows
+// only what it has granted: where permits are on a bare quorum of nodes, more
+// than the least may be held.
 //
 // An attempt asks for the permit that was granted last, and then, up to three
 // times, for one that most nodes say is free.
@@ -57,8 +60,11 @@ func (c *Client) Semaphore(name string, permits int) Locker {
 }
 
 // permitMark is for how long the mark of a caller stands that waits for a
-// permit: longer than the time between two of its attempts.
-const permitMark = fallbackMost + 500*time.Millisecond
+// permit. A refused attempt sets it anew only if less than three quarters of it
+// are left. So after each attempt that much is left at least, and it must be
+// more than the time to the caller's next one: fallbackMost, and half a second
+// for pauses and for nodes that are slow.
+const permitMark = (fallbackMost + 500*time.Millisecond) * 4 / 3
 
 const (
 	permitSeparator = "#"
@@ -173,11 +179,12 @@ func (c *Client) appendPermit(dst []byte, l *Lock) []byte {
 }
 
 func (c *Client) appendExtendPermit(dst []byte, l *Lock, ttl time.Duration) multiplex.Encoded {
-	dst = appendScriptHead(dst, &extendPermitScript, 2, 3+2+2)
+	dst = appendScriptHead(dst, &extendPermitScript, 2, 3+2+3)
 	dst = c.appendPermit(dst, l)
 	dst = c.appendKeyWith(dst, l.resource, permitsSuffix)
 	dst = c.appendValue(dst, &l.token)
-	return multiplex.Encoded{Bytes: appendMilliseconds(dst, ttl)}
+	dst = appendMilliseconds(dst, ttl)
+	return multiplex.Encoded{Bytes: appendInteger(dst, int64(l.form.permits))}
 }
 
 func (c *Client) appendReleasePermit(dst []byte, l *Lock) multiplex.Encoded {

@@ -42,8 +42,8 @@ func TestSemaphore(t *testing.T) {
 		}
 		time.Sleep(5 * ms)
 		require.Equal(t, map[string]int{"s:permits": 3}, m.sets())
-		time.Sleep(2 * time.Minute)
-		require.Zero(t, m.keys(), "the record goes with the permits")
+		time.Sleep(2*time.Minute + time.Second)
+		require.Zero(t, m.keys(), "the record goes a second after the permits")
 	})
 }
 
@@ -131,6 +131,112 @@ func TestSemaphoresOfDifferentSizes(t *testing.T) {
 	})
 }
 
+// The permits of a client with more count again when those of a client with
+// fewer have ended, also while the semaphore is used without a pause.
+func TestMorePermitsOfASemaphoreInUse(t *testing.T) {
+	for name, use := range map[string]func(*testing.T, Locker){
+		"grants": func(t *testing.T, large Locker) {
+			for range 34 {
+				lock, err := large.TryAcquire(t.Context(), time.Second)
+				require.NoError(t, err)
+				time.Sleep(150 * ms)
+				require.NoError(t, lock.Release(t.Context()))
+				time.Sleep(150 * ms)
+			}
+		},
+		"renewals": func(t *testing.T, large Locker) {
+			lock, err := large.TryAcquire(t.Context(), time.Second)
+			require.NoError(t, err)
+			for range 34 {
+				time.Sleep(300 * ms)
+				lock, err = lock.Extend(t.Context(), time.Second)
+				require.NoError(t, err)
+			}
+			require.NoError(t, lock.Release(t.Context()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				small, large := m.client(t, Config{}).Semaphore("s", 2), m.client(t, Config{}).Semaphore("s", 5)
+				lock, err := small.TryAcquire(t.Context(), time.Second)
+				require.NoError(t, err)
+				require.NoError(t, lock.Release(t.Context()))
+				use(t, large)
+				for range 5 {
+					_, err := large.TryAcquire(t.Context(), time.Second)
+					require.NoError(t, err)
+				}
+				_, err = large.TryAcquire(t.Context(), time.Second)
+				require.ErrorIs(t, err, ErrHeld)
+			})
+		})
+	}
+}
+
+// Callers that wait for a permit do not wake each other by marking that they
+// wait.
+func TestCallersThatWaitForAPermitAskSeldom(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		holder := m.client(t, Config{}).Semaphore("s", 2)
+		for range 2 {
+			_, err := holder.TryAcquire(t.Context(), time.Minute)
+			require.NoError(t, err)
+		}
+		asked := func() (n int) {
+			for _, e := range m.nodes[1].Log() {
+				if e.Args[0] == "EVALSHA" && e.Args[1] == acquirePermitScript.digest {
+					n++
+				}
+			}
+			return n
+		}
+		const waiters = 4
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range waiters {
+			k := m.client(t, Config{}).Semaphore("s", 2)
+			wg.Go(func() {
+				_, err := k.Acquire(ctx, time.Minute)
+				assert.ErrorIs(t, err, context.Canceled)
+			})
+		}
+		time.Sleep(time.Second)
+		before := asked()
+		time.Sleep(10 * time.Second)
+		n := asked() - before
+		t.Logf("%d attempts by %d callers in 10 s", n, waiters)
+		require.Less(t, n, waiters*20)
+		stop()
+		wg.Wait()
+	})
+}
+
+// A caller is told of a release whatever is left of the mark that it found.
+func TestAPermitGivenBackBesideAnOldMark(t *testing.T) {
+	for _, left := range []time.Duration{1, 20 * ms, 400 * ms, permitMark*3/4 - ms, permitMark * 3 / 4, permitMark*3/4 + ms, permitMark} {
+		for _, after := range []time.Duration{3 * ms, 100 * ms, left - 2*ms, left, left + 2*ms, 1100 * ms, permitMark} {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				held, err := m.client(t, Config{}).Semaphore("s", 1).TryAcquire(t.Context(), time.Minute)
+				require.NoError(t, err)
+				for _, n := range m.nodes {
+					n.DB().Set("s:mark", "", left)
+				}
+				k, got := m.client(t, Config{}).Semaphore("s", 1), make(chan time.Time, 1)
+				go func() {
+					_, err := k.Acquire(context.Background(), time.Minute)
+					assert.NoError(t, err)
+					got <- time.Now()
+				}()
+				time.Sleep(max(ms, after))
+				require.Empty(t, got)
+				released := time.Now()
+				require.NoError(t, held.Release(t.Context()))
+				require.Less(t, (<-got).Sub(released), 50*ms, "%v were left of the mark, released after %v", left, after)
+			})
+		}
+	}
+}
+
 // A semaphore of one permit is a lock, and a hold on it renews itself. The
 // holder of one of several may ask for another.
 func TestHoldsOfPermits(t *testing.T) {
@@ -175,12 +281,12 @@ func TestSemaphoresThatCannotBe(t *testing.T) {
 			_, err := most.TryAcquire(t.Context(), time.Second)
 			require.NoError(t, err)
 		}
-		for _, record := range []string{"something else", "2 1000000000"} {
+		for _, numbers := range [][]string{{"2", "something else"}, {"1025"}, {"0"}, {"02"}, {"-1"}, {"1.5"}} {
 			for _, n := range m.nodes {
-				n.DB().Set("x:permits", record, 0)
+				n.DB().Set("x:permits", permitsRecord(-time.Hour, numbers...), 0)
 			}
 			_, err := c.Semaphore("x", 2).TryAcquire(t.Context(), time.Second)
-			require.ErrorIs(t, err, ErrNoQuorum)
+			require.ErrorIs(t, err, ErrNoQuorum, "%q", numbers)
 		}
 	})
 }

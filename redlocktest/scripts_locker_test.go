@@ -115,6 +115,29 @@ func TestReadersTimesEnd(t *testing.T) {
 	}
 }
 
+// permitCall returns a call of the script that takes a permit of s.
+func permitCall(n, value, ttl, permits, mark string) []string {
+	return []string{"EVAL", lua.AcquirePermit, "3", "s#" + n, "s:permits", "s:mark", value, ttl, permits, n, "s#", mark}
+}
+
+// sameRecord compares the record of permits on a real server and in memory.
+func sameRecord(t *testing.T, real, inMemory any, command []string) {
+	t.Helper()
+	all := real.([]any)
+	ends := make(map[string]float64)
+	for i := 0; i < len(all); i += 2 {
+		ends[all[i].(string)], _ = strconv.ParseFloat(all[i+1].(string), 64)
+	}
+	text, _ := inMemory.(string)
+	require.Equal(t, len(ends), strings.Count(text, "\n"), "%q", command)
+	for line := range strings.Lines(text) {
+		end, permits, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		ms, err := strconv.ParseFloat(end, 64)
+		require.NoError(t, err)
+		require.InDelta(t, ends[permits], ms, 60_000, "%s after %q", permits, command)
+	}
+}
+
 // The scripts of semaphores do the same on a real server as in memory.
 func TestSemaphoreScripts(t *testing.T) {
 	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
@@ -125,13 +148,14 @@ func TestSemaphoreScripts(t *testing.T) {
 	for range 3000 {
 		n := strconv.Itoa(r.IntN(6))
 		value, ttl := []string{"x", "y"}[r.IntN(2)], strconv.Itoa((1+r.IntN(9))*100_000_000)
+		permits := strconv.Itoa(2 + r.IntN(3))
 		var command []string
 		switch r.IntN(6) {
 		case 0, 1, 2:
-			permits := strconv.Itoa(2 + r.IntN(3))
-			command = []string{"EVAL", lua.AcquirePermit, "3", "s#" + n, "s:permits", "s:mark", value, ttl, permits, n, "s#", strconv.Itoa(r.IntN(2) * 100_000_000)}
+			// A mark that is half as long as another is due for renewal by that.
+			command = permitCall(n, value, ttl, permits, strconv.Itoa(r.IntN(3)*100_000_000))
 		case 3:
-			command = []string{"EVAL", lua.ExtendPermit, "2", "s#" + n, "s:permits", value, ttl}
+			command = []string{"EVAL", lua.ExtendPermit, "2", "s#" + n, "s:permits", value, ttl, permits}
 		case 4:
 			command = []string{"EVAL", lua.ReleasePermit, "2", "s#" + n, "s:mark", value}
 		default:
@@ -146,13 +170,81 @@ func TestSemaphoreScripts(t *testing.T) {
 			require.NoError(t, err)
 			require.InDelta(t, left, inMemory("PTTL", key), 60_000, "%s after %q", key, command)
 		}
-		record, err := server.Do("GET", "s:permits")
+		record, err := server.Do("ZRANGE", "s:permits", "0", "-1", "WITHSCORES")
 		require.NoError(t, err)
-		require.Equal(t, record, inMemory("GET", "s:permits"))
+		sameRecord(t, record, inMemory("GET", "s:permits"), command)
 	}
 	require.Positive(t, said["1 "])
 	require.Positive(t, said["1 1"])
 	require.Greater(t, len(said), 10)
+}
+
+// A number of permits counts until the last permit of a client that named it
+// has ended, on a real server as in memory, though others keep the record.
+func TestNumbersOfPermitsEnd(t *testing.T) {
+	extend := func(n, value, ttl, permits string) []string {
+		return []string{"EVAL", lua.ExtendPermit, "2", "s#" + n, "s:permits", value, ttl, permits}
+	}
+	least := func(do func(args ...string) any) any {
+		said, _ := do("EVAL", lua.LookPermits, "1", "s:permits", "s#", "0").([]any)
+		if said == nil {
+			return nil
+		}
+		return said[0]
+	}
+	for side, do := range map[string]func(args ...string) any{"real": onServer(t), "in memory": inMemory(t)} {
+		require.EqualValues(t, 1, do(permitCall("0", "x", "300", "1", "0")...), side)
+		require.Equal(t, "1 ", do(permitCall("1", "y", "5000", "3", "0")...), side)
+		require.EqualValues(t, 1, do(extend("0", "x", "1000", "1")...), side)
+		require.EqualValues(t, 1, do(extend("0", "x", "10", "1")...), side)
+		do("DEL", "s#0")
+		require.EqualValues(t, 1, do(permitCall("0", "y", "5000", "3", "0")...), side)
+		require.InDelta(t, 5900, do("PTTL", "s:permits"), 200, side)
+		time.Sleep(310 * time.Millisecond)
+		require.EqualValues(t, 1, least(do), "%s: it was extended, and no end is moved back", side)
+		require.EqualValues(t, 1, do(extend("0", "y", "6000", "3")...), side)
+		time.Sleep(time.Second)
+		require.EqualValues(t, 3, least(do), side)
+		require.EqualValues(t, 1, do(permitCall("1", "y", "5000", "3", "0")...), side)
+		require.EqualValues(t, 1, do(permitCall("2", "y", "5000", "3", "0")...), side)
+		require.Equal(t, "1 ", do(permitCall("0", "z", "5000", "2", "0")...), "%s: held beyond the least", side)
+
+		do("DEL", "s:permits")
+		require.EqualValues(t, 1, do(extend("0", "y", "10", "2")...), side)
+		require.EqualValues(t, 2, least(do), "%s: a record that was lost begins anew", side)
+		require.Greater(t, do("PTTL", "s:permits"), int64(5000), "%s: with the end of the permit", side)
+		do("DEL", "s:permits", "s#0", "s#1", "s#2")
+	}
+}
+
+// At maxmemory a server takes no permit, and extends those that are held (R25).
+func TestPermitsAtMaxmemory_R25(t *testing.T) {
+	server := redistest.Servers(t, 1)[0]
+	do := func(args ...string) any {
+		t.Helper()
+		said, err := server.Do(args...)
+		require.NoError(t, err)
+		return said
+	}
+	extend := func(ttl string) any {
+		return do("EVAL", lua.ExtendPermit, "2", "s#1", "s:permits", "x", ttl, "3")
+	}
+	require.EqualValues(t, 1, do(permitCall("0", "x", "1", "2", "0")...))
+	require.EqualValues(t, 1, do(permitCall("1", "x", "10000", "3", "0")...))
+	time.Sleep(5 * time.Millisecond) // one number has ended
+	do("CONFIG", "SET", "maxmemory", "1")
+	_, err := server.Do(permitCall("0", "y", "10000", "3", "0")...)
+	require.ErrorContains(t, err, "OOM")
+	require.Nil(t, do("GET", "s#0"))
+	for _, ttl := range []string{"20000", "1000"} {
+		require.EqualValues(t, 1, extend(ttl), "in ms: %s", ttl)
+		require.InDelta(t, 20000, do("PTTL", "s#1"), 1000)
+		require.InDelta(t, 21000, do("PTTL", "s:permits"), 1000)
+	}
+	do("DEL", "s:permits")
+	require.EqualValues(t, 1, extend("1000"))
+	require.InDelta(t, 21000, do("PTTL", "s:permits"), 1000, "a record that was lost begins anew")
+	require.EqualValues(t, 1, do("EVAL", lua.ReleasePermit, "2", "s#1", "s:mark", "x"))
 }
 
 // The scripts of fair locks do the same on a real server as in memory. A lease

@@ -108,12 +108,28 @@ func TestLookScriptsMeetStrangers(t *testing.T) {
 		require.Len(t, said, 5, side)
 		require.EqualValues(t, 2, said[1], "%s: the size has both", side)
 		require.Equal(t, "long", said[4], side)
-		for _, record := range []string{"", "1", "0 1", "2 1", "1 1025", "1 2 3", "-1 2", "x"} {
-			do("SET", "s:permits", record)
-			require.Nil(t, do(permits...), "%s: %q", side, record)
+		past, future := time.Now().Add(-time.Minute).UnixMilli(), time.Now().Add(time.Minute).UnixMilli()
+		record := func(ends int64, number string) {
+			at := strconv.FormatInt(ends, 10)
+			if side == "real" {
+				do("ZADD", "s:permits", at, number)
+				return
+			}
+			text, _ := do("GET", "s:permits").(string)
+			do("SET", "s:permits", text+at+" "+number+"\n")
 		}
-		do("SET", "s:permits", "1 2")
+		for _, number := range []string{"0", "02", "-1", "1.5", "1025", "x"} {
+			record(future, "1")
+			record(past, number)
+			require.Nil(t, do(permits...), "%s: %q", side, number)
+			do("DEL", "s:permits")
+		}
+		record(past, "3")
+		require.Nil(t, do(permits...), "%s: no number counts", side)
+		record(future, "2")
 		do("SET", "s#1", "for ever")
+		require.EqualValues(t, []any{int64(2), int64(2), int64(1), int64(-1), "for ever"}, do(permits...), side)
+		record(future, "1")
 		require.EqualValues(t, []any{int64(1), int64(2), int64(1), int64(-1), "for ever"}, do(permits...), side)
 	}
 	// A node in memory has no lists.

@@ -12,7 +12,7 @@ import (
 type form struct {
 	Shared    bool `xor:"form" help:"Lock for reading: several may hold it at once, and none beside one with --exclusive. Other locks on the resource do not see them."`
 	Exclusive bool `xor:"form" help:"Lock for writing: alone, also among those with --shared."`
-	Permits   *int `xor:"form" placeholder:"N" help:"Up to N commands run at once, in all. All should say the same number: with several, the most is the limit."`
+	Permits   *int `xor:"form" placeholder:"N" help:"Up to N commands run at once, in all. All should say the same number. If not, the least counts, until the TTL of the last command with it is over; those that run go on."`
 	Fair      bool `xor:"form" help:"Wait in the order of all that wait with --fair."`
 }
 

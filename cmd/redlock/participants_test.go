@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -116,7 +117,8 @@ func TestStatusOfPermits(t *testing.T) {
 	got = within("run", nodes, "-n", "--permits=3", "workers", "--", "true")
 	assert.Equal(t, exitHeld, got.code)
 	assert.Contains(t, got.stderr, "3 of 3 permits held, 0 free")
-	do(t, servers[:1], "SET", "workers:permits", "2 3", "PX", "600000")
+	ends := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
+	do(t, servers[:1], "ZADD", "workers:permits", ends, "2", ends, "3")
 	r = statusOf(t, nodes, "workers", exitOK)
 	assert.Equal(t, 3, r.Permits)
 	assert.Equal(t, 2, r.Nodes[0].Permits)

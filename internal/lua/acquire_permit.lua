@@ -6,16 +6,25 @@
 -- taken, and otherwise a text: "1 ", and the numbers of up to eight permits
 -- that are free, with commas.
 --
--- The record has two numbers: of how many permits there are, the least and the
--- most by clients whose permits may still live. The least counts.
-local record = redis.call('GET', KEYS[2])
+-- The record is a sorted set of the numbers of permits that clients name, at
+-- most 1024. Each has the end, by this node's clock in ms, of the last permit
+-- that a client with this number took or extended. Numbers whose end has passed
+-- do not count. Of the others, the least is how many may be taken.
+--
+-- TIME goes on while a script runs: it is read once, and first.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local least, most = tonumber(ARGV[3]), tonumber(ARGV[3])
-if record then
-  local a, b = string.match(record, '^(%d+) (%d+)$')
-  if not a or tonumber(b) > 1024 then
+local record = redis.call('ZRANGE', KEYS[2], 0, 1024, 'WITHSCORES')
+for i = 1, #record, 2 do
+  local permits = tonumber(string.match(record[i], '^[1-9]%d*$'))
+  local ends = tonumber(record[i + 1])
+  if not permits or permits > 1024 or not ends then
     return redis.error_reply('ERR the record of permits holds something else')
   end
-  least, most = math.min(least, a), math.max(most, b)
+  if ends > now then
+    least, most = math.min(least, permits), math.max(most, permits)
+  end
 end
 local n, taken, values = tonumber(ARGV[4]), nil, nil
 local function look()
@@ -33,9 +42,15 @@ end
 if least < most then
   look() -- some may be held that no client may take any more
 end
+-- A server looks at maxmemory before the first write of a script, and only if
+-- that needs memory. This SET is the first, so it is refused as that of a plain
+-- lock is (R25).
 if n < least and (not taken or taken < least) and redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-  local rest = redis.call('PTTL', KEYS[2])
-  redis.call('SET', KEYS[2], least .. ' ' .. most, 'PX', math.max(rest, ARGV[2]))
+  redis.call('ZADD', KEYS[2], 'GT', now + ARGV[2], ARGV[3])
+  -- The set outlives each of its numbers.
+  if redis.call('PTTL', KEYS[2]) < ARGV[2] + 1000 then
+    redis.call('PEXPIRE', KEYS[2], ARGV[2] + 1000)
+  end
   return 1
 end
 look()
@@ -47,7 +62,9 @@ if taken < least then
     end
   end
 end
-if #free == 0 and ARGV[6] ~= '0' then
+-- All that wait are told of each change of the mark. So it is set anew only
+-- when a quarter of its time has passed. Otherwise, when one asks, all do.
+if #free == 0 and ARGV[6] ~= '0' and redis.call('PTTL', KEYS[3]) < ARGV[6] * 3 / 4 then
   redis.call('SET', KEYS[3], '', 'PX', ARGV[6])
 end
 return '1 ' .. table.concat(free, ',')

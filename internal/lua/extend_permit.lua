@@ -1,6 +1,10 @@
--- Compares and lengthens a permit (R10), and the record of how many there are.
--- KEYS: the permit, and the record. ARGV: the value, and the TTL in ms. Returns
--- as extend.lua does.
+-- Compares and lengthens a permit (R10), and moves the end of the client's
+-- number in the record of how many permits there are.
+-- KEYS: the permit, and the record, as acquire_permit.lua has it. ARGV: the
+-- value, and the TTL in ms; and how many permits there are by this client.
+-- Returns as extend.lua does.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local value = redis.pcall('GET', KEYS[1])
 if value ~= ARGV[1] then
   if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
@@ -8,10 +12,17 @@ if value ~= ARGV[1] then
   end
   return 0
 end
-for i = 1, 2 do
-  local rest = redis.call('PTTL', KEYS[i])
-  if rest >= 0 and rest < tonumber(ARGV[2]) then
-    redis.call('PEXPIRE', KEYS[i], ARGV[2])
-  end
+local rest = redis.call('PTTL', KEYS[1])
+local ttl = math.max(rest, tonumber(ARGV[2]))
+-- PEXPIRE comes first, also where nothing is left to lengthen: after it, a
+-- server at maxmemory executes ZADD too (R25).
+if rest >= 0 then
+  redis.call('PEXPIRE', KEYS[1], ttl)
+end
+-- A record that was lost begins anew with this number. That keeps the promise
+-- for this permit, and can only refuse more than before.
+redis.call('ZADD', KEYS[2], 'GT', now + ttl, ARGV[3])
+if redis.call('PTTL', KEYS[2]) < ttl + 1000 then
+  redis.call('PEXPIRE', KEYS[2], ttl + 1000)
 end
 return 1

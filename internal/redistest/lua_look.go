@@ -36,7 +36,7 @@ func lookPermits(keys, args []string, db *DB) any {
 	if err != nil {
 		return err
 	}
-	least, most, seen := model.LookPermits(db, keys[0], args[0], first)
+	least, most, seen := model.LookPermits(db, keys[0], args[0], first, db.clock.Now())
 	return sights(least > 0, least, most, seen)
 }
 

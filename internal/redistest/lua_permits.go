@@ -12,11 +12,12 @@ import (
 func (n *Node) teachPermits() {
 	n.Script(lua.AcquirePermit, acquirePermit)
 	n.Script(lua.ExtendPermit, func(keys, args []string, db *DB) any {
-		ttl, err := milliseconds(args[1])
-		if err != nil {
+		ttl, errTTL := milliseconds(args[1])
+		permits, errPermits := strconv.Atoi(args[2])
+		if err := errors.Join(errTTL, errPermits); err != nil {
 			return err
 		}
-		return model.ExtendPermit(db, keys[0], keys[1], args[0], ttl)
+		return model.ExtendPermit(db, keys[0], keys[1], args[0], ttl, permits, db.clock.Now())
 	})
 	n.Script(lua.ReleasePermit, func(keys, args []string, db *DB) any {
 		return model.ReleasePermit(db, keys[0], keys[1], args[0])
@@ -36,7 +37,7 @@ func acquirePermit(keys, args []string, db *DB) any {
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
-	granted, free, ok := model.AcquirePermit(db, p)
+	granted, free, ok := model.AcquirePermit(db, p, db.clock.Now())
 	switch {
 	case !ok:
 		return errNoPermits

@@ -37,9 +37,9 @@ func LookReaders(db Keys[string, string], k RWKeys, skip int, now time.Time) (ma
 }
 
 // LookPermits is look_permits.lua. least is 0 if there is no record.
-func LookPermits(db Keys[string, string], record, names string, first int) (least, most int, seen []Sight) {
-	text, _ := db.Get(record)
-	if least, most = recordOf(text); least < 1 || most < least || most > mostPermits {
+func LookPermits(db Keys[string, string], record, names string, first int, now time.Time) (least, most int, seen []Sight) {
+	least, most, ok := recordOf(db, record, now)
+	if !ok || most == 0 {
 		return 0, 0, nil
 	}
 	for n := first; n < min(first+lookPage, most); n++ {

@@ -1,14 +1,12 @@
 package model
 
 import (
-	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// mostPermits bounds what a record may say: a script looks at each of them.
+// mostPermits bounds the numbers in a record: a script looks at each permit.
 const mostPermits = 1024
 
 // A Permit is the arguments of acquire_permit.lua.
@@ -21,17 +19,15 @@ type Permit struct {
 	Waits             time.Duration // for how long the mark stands; 0: no mark
 }
 
-// AcquirePermit is acquire_permit.lua. free has the numbers that it returns
-// with a refusal. ok is false if the record holds something else.
-func AcquirePermit(db Keys[string, string], p Permit) (granted bool, free []int, ok bool) {
-	least, most := p.Permits, p.Permits
-	if text, there := db.Get(p.Record); there {
-		a, b := recordOf(text)
-		if a < 0 || b > mostPermits {
-			return false, nil, false
-		}
-		least, most = min(least, a), max(most, b)
+// AcquirePermit is acquire_permit.lua, at the given time by the node's clock.
+// free has the numbers that it returns with a refusal. ok is false if the
+// record holds something else.
+func AcquirePermit(db Keys[string, string], p Permit, now time.Time) (granted bool, free []int, ok bool) {
+	least, most, ok := recordOf(db, p.Record, now)
+	if !ok {
+		return false, nil, false
 	}
+	least, most = min(least, p.Permits), max(most, p.Permits)
 	taken := func() (n int) {
 		for i := range most {
 			if _, there := db.Get(p.Names + strconv.Itoa(i)); there {
@@ -43,8 +39,7 @@ func AcquirePermit(db Keys[string, string], p Permit) (granted bool, free []int,
 	_, held := db.Get(p.Key)
 	if p.Number < least && !held && (least == most || taken() < least) {
 		db.Set(p.Key, p.Value, p.TTL)
-		rest, _ := db.TTL(p.Record)
-		db.Set(p.Record, fmt.Sprintf("%d %d", least, most), max(rest, p.TTL))
+		recordPermits(db, p.Record, p.Permits, p.TTL, now)
 		return true, nil, true
 	}
 	if taken() < least {
@@ -54,28 +49,36 @@ func AcquirePermit(db Keys[string, string], p Permit) (granted bool, free []int,
 			}
 		}
 	}
-	if len(free) == 0 && p.Waits > 0 {
+	if left, _ := db.TTL(p.Mark); len(free) == 0 && left < p.Waits*3/4 {
 		db.Set(p.Mark, "", p.Waits)
 	}
 	return false, free, true
 }
 
-// recordOf returns the two numbers of the record of permits, or -1 if it holds
-// something else.
-func recordOf(text string) (least, most int) {
-	found := recordForm.FindStringSubmatch(text)
-	if found == nil {
-		return -1, -1
+// recordOf returns the least and the most of the numbers in a record that
+// count; without any, least is above and most below all numbers. ok is false if
+// it holds something else. Here it has the form of a set of readers: see
+// readersOf.
+func recordOf(db Keys[string, string], record string, now time.Time) (least, most int, ok bool) {
+	least = mostPermits + 1
+	for number, ends := range readersOf(db, record) {
+		permits, err := strconv.Atoi(number)
+		if err != nil || permits < 1 || permits > mostPermits || strconv.Itoa(permits) != number {
+			return 0, 0, false
+		}
+		if ends > now.UnixMilli() {
+			least, most = min(least, permits), max(most, permits)
+		}
 	}
-	least, errA := strconv.Atoi(found[1])
-	most, errB := strconv.Atoi(found[2])
-	if errA != nil || errB != nil {
-		return -1, -1
-	}
-	return least, most
+	return least, most, true
 }
 
-var recordForm = regexp.MustCompile(`^([0-9]+) ([0-9]+)$`)
+// recordPermits moves the end of a number in a record, never back.
+func recordPermits(db Keys[string, string], record string, permits int, ttl time.Duration, now time.Time) {
+	all, number := readersOf(db, record), strconv.Itoa(permits)
+	all[number] = max(all[number], now.Add(ttl).UnixMilli())
+	write(db, record, all, ttl+setOutlives)
+}
 
 // FreePermits returns the text of a refusal.
 func FreePermits(free []int) string {
@@ -87,13 +90,12 @@ func FreePermits(free []int) string {
 }
 
 // ExtendPermit is extend_permit.lua.
-func ExtendPermit(db Keys[string, string], key, record, value string, ttl time.Duration) int {
+func ExtendPermit(db Keys[string, string], key, record, value string, ttl time.Duration, permits int, now time.Time) int {
 	if Extend(db, key, value, ttl) == 0 {
 		return 0
 	}
-	if left, _ := db.TTL(record); left > 0 && left < ttl {
-		db.Expire(record, ttl)
-	}
+	left, _ := db.TTL(key)
+	recordPermits(db, record, permits, max(left, ttl), now)
 	return 1
 }
 

@@ -18,6 +18,7 @@ type claim struct {
 // What keys of locks are, by the end of their names.
 const (
 	readersEnd = ":readers" // readers and the end of each one's time
+	permitsEnd = ":permits" // numbers of permits, with the end of the last permit of each
 	turnEnd    = ":turn"    // which waiter has the lock
 	leasesPart = ":queue:"  // a caller that waits
 )
@@ -25,7 +26,7 @@ const (
 // lives are keys of locks that no holder has, and that end by themselves: the
 // longest that each lives after it was last set.
 var lives = map[string]time.Duration{
-	":mark": 2 * time.Second, ":queue": time.Minute + time.Second, ":ticket": time.Minute + time.Second, ":permits": 0, // as a lock
+	":mark": 2 * time.Second, ":queue": time.Minute + time.Second, ":ticket": time.Minute + time.Second,
 }
 
 // claims returns the claims of a key. In a rest no caller waits.
@@ -36,14 +37,15 @@ func claims(side *redistest.Side, key string, maxTTL time.Duration) []claim {
 	if strings.Contains(key, leasesPart) {
 		return []claim{{"a caller waits", earliestEnd(side, key)}}
 	}
-	if strings.HasSuffix(key, readersEnd) { // the set outlives each of them by a second
+	// Such a set outlives each of its members by a second.
+	if strings.HasSuffix(key, readersEnd) {
 		return append(readers(side, key), tooLong(side, key, maxTTL+time.Second)...)
+	}
+	if strings.HasSuffix(key, permitsEnd) {
+		return tooLong(side, key, maxTTL+time.Second)
 	}
 	for end, life := range lives {
 		if strings.HasSuffix(key, end) {
-			if life == 0 {
-				life = maxTTL
-			}
 			return tooLong(side, key, life)
 		}
 	}

@@ -39,7 +39,7 @@ const (
 // What the constants of package redlock are.
 const (
 	markTime     = 300 * ms
-	permitMark   = 1500 * ms
+	permitMark   = 2 * time.Second
 	permitRounds = 4
 	fairRounds   = 3
 	leaseTime    = 500 * ms

@@ -150,12 +150,12 @@ func (s *server) runPermit(cmd *command, db *formTexts, value string) reply {
 	case release:
 		return reply{kind: isInteger, n: model.ReleasePermit(db, name, markKey, value)}
 	case extend:
-		return reply{kind: isInteger, n: model.ExtendPermit(db, name, permitsKey, value, cmd.ttl)}
+		return reply{kind: isInteger, n: model.ExtendPermit(db, name, permitsKey, value, cmd.ttl, f.permits, s.unix())}
 	}
 	granted, free, ok := model.AcquirePermit(db, model.Permit{
 		Key: name, Record: permitsKey, Mark: markKey, Value: value, TTL: cmd.ttl,
 		Permits: f.permits, Number: number, Names: permitKeys, Waits: f.mark,
-	})
+	}, s.unix())
 	switch {
 	case !ok:
 		panic("machines: a record of permits of another form")

@@ -12,7 +12,7 @@ import (
 
 // Read/write locks, semaphores and fair locks, on resources of their own.
 
-// permits are those of the semaphore.
+// permits are those of the semaphore, by most callers; some name one more.
 const permits = 2
 
 // attemptRounds is how many rounds an attempt for a permit may take.
@@ -34,7 +34,8 @@ func (k *worker) lockWith() {
 	case 2:
 		with, t.resource, t.unkeyed = rw.Write(), "w", false
 	case 3, 4:
-		with, t.resource, t.room = p.client.Semaphore("s", permits), "s", permits
+		t.resource, t.room = "s", permits+k.random.IntN(4)/3
+		with = p.client.Semaphore("s", t.room)
 	default:
 		with, t.resource, t.unkeyed = p.client.Fair("f"), "f", false
 	}
@@ -122,9 +123,13 @@ func (k *worker) downgrade(rw redlock.RWLock, write *tenure) *tenure {
 }
 
 // crowded reports whether the holders of a resource are too many: the last one
-// is new.
+// is new. Of permits, the most that any of them named is the limit.
 func crowded(holders []*tenure) bool {
-	n, under := len(holders), holders[len(holders)-1].under
+	n, last := len(holders), holders[len(holders)-1]
+	if last.resource == "s" {
+		return n > slices.MaxFunc(holders, func(a, b *tenure) int { return a.room - b.room }).room
+	}
+	under := last.under
 	if under != nil && slices.Contains(holders, under) {
 		n-- // its holder has both locks
 	}
