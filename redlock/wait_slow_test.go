@@ -174,3 +174,58 @@ func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
 		}
 	}
 }
+
+// While readers hold a lock and renew it, the writer that waits is woken by each
+// renewal, but the readers that wait for the end of its mark are not: it sets
+// that again only when a quarter has passed. With ten readers, each waiting
+// reader would otherwise ask 46 times a second.
+func TestLoadOfWaitingReadersAndWriters(t *testing.T) {
+	for _, holders := range []int{1, 10} {
+		t.Run(fmt.Sprint(holders), func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				for range holders {
+					h, err := m.used(t, Config{}).RW("r").Read().Hold(t.Context(), HoldOptions{TTL: 300 * ms})
+					require.NoError(t, err)
+					defer func() { require.NoError(t, h.Release(context.WithoutCancel(t.Context()))) }()
+					time.Sleep(7 * ms)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wait := func(l Locker) {
+					wg.Go(func() {
+						_, err := l.Acquire(ctx, time.Minute)
+						assert.ErrorIs(t, err, context.Canceled)
+					})
+				}
+				wait(m.used(t, Config{}).RW("r").Write())
+				time.Sleep(20 * ms)
+				const waiters = 10
+				for range waiters {
+					wait(m.used(t, Config{}).RW("r").Read())
+				}
+				time.Sleep(50 * time.Second)
+				before := m.calls()
+				time.Sleep(10 * time.Second)
+				after := m.calls()
+				per := func(s *script) int { return (after[s.digest] - before[s.digest]) / 10 }
+				reads, writes := per(&readScript), per(&writeScript)
+				t.Logf("each second: %d extensions, %d questions of the writer, %d of the readers", per(&extendReadScript), writes, reads)
+				require.LessOrEqual(t, writes, 50, "see pushedPauseMost")
+				require.LessOrEqual(t, reads, waiters*13, "the mark is set again after 75 ms at the earliest")
+				stop()
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// calls counts the calls of each script on the first node.
+func (m *memory) calls() map[string]int {
+	calls := make(map[string]int)
+	for _, e := range m.nodes[0].Log() {
+		if e.Args[0] == "EVALSHA" {
+			calls[e.Args[1]]++
+		}
+	}
+	return calls
+}
