@@ -140,8 +140,8 @@ func TestNoWriterStarvesFarAway(t *testing.T) {
 	})
 }
 
-// A waiter far away keeps its place, and those behind it do not overtake. It would
-// up to 500 ms, but over 350 ms no client here gets connected.
+// A waiter far away keeps its place, and those behind it do not overtake. By the
+// sum it would up to 500 ms, but over 350 ms no client here gets connected.
 func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
 	for _, far := range []time.Duration{25 * ms, 50 * ms, 100 * ms, 200 * ms, 300 * ms} {
 		for name, config := range map[string]Config{"pushed": {}, "polling": {Poll: true}} {
@@ -175,10 +175,10 @@ func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// While readers hold a lock and renew it, the writer that waits is woken by each
-// renewal, but the readers that wait for the end of its mark are not: it sets
-// that again only when a quarter has passed. With ten readers, each waiting
-// reader would otherwise ask 46 times a second.
+// While readers hold a lock and renew it, each renewal wakes the writer that
+// waits, but not the readers that wait for the end of its mark: it sets that
+// again only when a quarter has passed. With ten readers, each waiting reader
+// would otherwise ask 46 times a second.
 func TestLoadOfWaitingReadersAndWriters(t *testing.T) {
 	for _, holders := range []int{1, 10} {
 		t.Run(fmt.Sprint(holders), func(t *testing.T) {
