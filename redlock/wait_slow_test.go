@@ -140,8 +140,8 @@ func TestNoWriterStarvesFarAway(t *testing.T) {
 	})
 }
 
-// A waiter far away keeps its place, and those behind it do not overtake. By the
-// sum it would up to 500 ms, but over 350 ms no client here gets connected.
+// A waiter far away keeps its place, and those behind it do not overtake. By
+// the sum it does up to 500 ms, but over 350 ms no client here gets connected.
 func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
 	for _, far := range []time.Duration{25 * ms, 50 * ms, 100 * ms, 200 * ms, 300 * ms} {
 		for name, config := range map[string]Config{"pushed": {}, "polling": {Poll: true}} {
