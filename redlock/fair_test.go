@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,11 +178,11 @@ func TestAWaiterKeepsItsPlaceThoughQuestionsAreLost(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
 				held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)
 				require.NoError(t, err)
-				asked, lost := 0, false
+				var asked atomic.Int64
+				lost := false
 				m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
 					if args[0] == "EVALSHA" && args[1] == askFairScript.digest {
-						asked++
-						lost = !lost && asked > 1
+						lost = asked.Add(1) > 1 && !lost
 						return []byte("-ERR no\r\n"), lost
 					}
 					return nil, false
@@ -208,7 +209,7 @@ func TestAWaiterKeepsItsPlaceThoughQuestionsAreLost(t *testing.T) {
 					}
 					least = min(least, left)
 				}
-				t.Logf("%d questions, the least left of the lease: %v", asked, least)
+				t.Logf("%d questions, the least left of the lease: %v", asked.Load(), least)
 				require.Greater(t, least, leaseTime/5)
 				stop()
 				<-gone
