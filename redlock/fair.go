@@ -44,9 +44,11 @@ const (
 	// leaseTime is how long a waiter keeps its place without an attempt that
 	// renews its lease. Attempts in the first quarter do not: see ask_fair.lua.
 	leaseTime = 500 * time.Millisecond
-	// askTime is the usual time to the next attempt at the latest. That comes
-	// up to 25 ms later, or 65 ms if a lease is about to end. So a node that
-	// misses one question gets the next with a tenth of the lease left.
+	// askTime is the time from the beginning of one attempt to that of the next
+	// at the latest, unless the attempt itself takes longer. So a node that
+	// misses one question gets the next with a fifth of the lease left. Where a
+	// quorum takes longer than askTime to answer, and up to 450 ms, a waiter
+	// keeps its place if no question is lost.
 	askTime = leaseTime / 4
 
 	queueSuffix  = ":queue"

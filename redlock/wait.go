@@ -150,7 +150,7 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 	}
 	defer q.lookout.Rest()
 	begun := time.Now()
-	why, err := c.doze(ctx, w, min(pause, pushedPauseMost), nil)
+	why, err := c.doze(ctx, w, w.bound(min(pause, pushedPauseMost)), nil)
 	if why == timeUp && err == nil {
 		why, err = c.awaitPush(ctx, w)
 	}
@@ -175,14 +175,11 @@ func (c *Client) ask(q *queue, resource string) bool {
 func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 	q := w.queue
 	answers := max(answersLeast, answersPerQuorum*time.Duration(c.quorumTime.Load()))
-	why, err := c.doze(ctx, w, answers, q.lookout.Signal())
+	why, err := c.doze(ctx, w, w.bound(answers), q.lookout.Signal())
 	if err != nil || why != timeUp {
 		return why, err
 	}
 	limit := fallback()
-	if w.soon > 0 {
-		limit = w.soon
-	}
 	if at, ok := q.lookout.Expiry(); ok {
 		// An attempt shortly before the expiry would fail, and the pause after
 		// it would outlast the expiry.
@@ -190,7 +187,7 @@ func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 			limit = end
 		}
 	}
-	return c.doze(ctx, w, limit, q.lookout.Signal())
+	return c.doze(ctx, w, w.bound(limit), q.lookout.Signal())
 }
 
 // awaitLocal waits until the holder, which got the lock in this queue, releases

@@ -44,19 +44,24 @@ func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock 
 		}
 		q.last = err
 		q.fails++
-		if err := c.awaitAlone(ctx, w); err != nil {
+		if err := c.awaitAlone(ctx, w, begun); err != nil {
 			return Lock{}, c.failed(ctx, err, q.last)
 		}
 	}
 }
 
-// awaitAlone waits until there is a reason for the next attempt.
-func (c *Client) awaitAlone(ctx context.Context, w *waiter) error {
+// awaitAlone waits until there is a reason for the next attempt. The last one
+// began at the given time.
+func (c *Client) awaitAlone(ctx context.Context, w *waiter, begun time.Time) error {
 	q := w.queue
 	held := (*HeldError)(nil)
 	knows := errors.As(q.last, &held)
 	if knows {
 		w.soon = held.hint.soon
+	}
+	w.by = time.Time{}
+	if w.soon > 0 {
+		w.by = begun.Add(w.soon)
 	}
 	if c.config.MaxTries > 0 || c.config.Poll || !knows {
 		delay := c.retryDelay(q.fails, time.Duration(c.quorumTime.Load()), rand.Float64())
@@ -66,13 +71,18 @@ func (c *Client) awaitAlone(ctx context.Context, w *waiter) error {
 	return c.lookOut(ctx, w)
 }
 
-// inTime returns the delay, or what the nodes allow the waiter if that is less.
-// A higher Config.RetryDelayMin counts all the same.
-func (c *Client) inTime(w *waiter, delay time.Duration) time.Duration {
-	if w.soon > 0 {
-		return min(delay, max(w.soon, c.config.RetryDelayMin))
+// bound returns the shorter of a time and what is left until by.
+func (w *waiter) bound(d time.Duration) time.Duration {
+	if w.by.IsZero() {
+		return d
 	}
-	return delay
+	return min(d, time.Until(w.by))
+}
+
+// inTime bounds the delay of a waiter that polls. A higher Config.RetryDelayMin
+// counts all the same.
+func (c *Client) inTime(w *waiter, delay time.Duration) time.Duration {
+	return min(delay, max(w.bound(delay), c.config.RetryDelayMin))
 }
 
 // lookElsewhere ends the lookout for a key, unless it is the one to wait for

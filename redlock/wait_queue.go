@@ -52,7 +52,11 @@ type waiter struct {
 	// call holds one call: the waiter's turn has come, or as the head it must
 	// check due and given.
 	call chan struct{}
-	soon time.Duration // after which it tries again at the latest, or 0
+	// soon is the longest time from the beginning of one attempt to that of the
+	// next, unless the attempt itself takes longer; or 0. by is when the next one
+	// begins at the latest because of it; zero if soon is.
+	soon time.Duration
+	by   time.Time
 
 	served bool // by a lock that was handed over; owned by the waiter
 

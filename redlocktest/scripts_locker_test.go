@@ -78,14 +78,14 @@ func TestReadersTimesEnd(t *testing.T) {
 		require.EqualValues(t, 1, do(rwCall(lua.Read, "short", "1000")...), side)
 		require.EqualValues(t, 1, do(rwCall(lua.Read, "long", "100000")...), side)
 		require.EqualValues(t, 1, do(rwCall(lua.Read, "middle", "50000")...), side)
-		require.Equal(t, "2 short", do(rwCall(lua.Write, "w", "1000", "", "0")...), side)
+		require.Equal(t, "2 long", do(rwCall(lua.Write, "w", "1000", "", "0")...), side)
 		left := do("PTTL", "w:readers")
 		require.InDelta(t, 96_000, left, 5_000, "%s: nothing is shortened", side)
 		time.Sleep(1100 * time.Millisecond)
 		require.EqualValues(t, 0, do(rwCall(lua.ExtendRead, "short", "1000")...), side)
 		require.EqualValues(t, 1, do(rwCall(lua.ExtendRead, "long", "1")...), side)
 		require.EqualValues(t, 0, do(rwCall(lua.ReleaseRead, "short", "")...), side)
-		require.Equal(t, "2 middle", do(rwCall(lua.Write, "w", "1000", "", "0")...), side)
+		require.Equal(t, "2 long", do(rwCall(lua.Write, "w", "1000", "", "0")...), side)
 		require.EqualValues(t, 1, do(rwCall(lua.ReleaseRead, "middle", "")...), side)
 		require.Equal(t, "2 long", do(rwCall(lua.Write, "w", "1000", "", "1000")...), side)
 		require.Equal(t, "3 w", do(rwCall(lua.Read, "late", "1000")...), side)
@@ -95,6 +95,33 @@ func TestReadersTimesEnd(t *testing.T) {
 		require.EqualValues(t, 1, do(rwCall(lua.Write, "w", "100000", "long", "0")...), side)
 		require.EqualValues(t, 1, do(rwCall(lua.ReleaseRead, "long", "w")...), "%s: the writer, too", side)
 		require.EqualValues(t, 0, do("EXISTS", "w", "w:readers", "w:mark"), side)
+
+		// Readers whose time is over keep no writer out, and are removed when
+		// another gets in or stays on.
+		for what, c := range map[string]struct {
+			command []string
+			size    any
+		}{
+			"read":   {rwCall(lua.Read, "c", "10000"), int64(2)},
+			"extend": {rwCall(lua.ExtendRead, "b", "10000"), int64(1)},
+			"write":  {rwCall(lua.Write, "w", "10000", "b", "0"), int64(1)},
+		} {
+			size := func() any {
+				return do("EVAL", lua.LookReaders, "2", "w:readers", "w:mark", "0").([]any)[1]
+			}
+			require.EqualValues(t, 1, do(rwCall(lua.Read, "a", "50")...), side)
+			require.EqualValues(t, 1, do(rwCall(lua.Read, "b", "5000")...), side)
+			time.Sleep(60 * time.Millisecond)
+			require.EqualValues(t, 2, size(), side)
+			require.EqualValues(t, 1, do(c.command...), "%s: %s", side, what)
+			require.EqualValues(t, c.size, size(), "%s: %s", side, what)
+			do("DEL", "w", "w:readers")
+		}
+		require.EqualValues(t, 1, do(rwCall(lua.Read, "a", "50")...), side)
+		time.Sleep(60 * time.Millisecond)
+		require.EqualValues(t, 1, do(rwCall(lua.Write, "w", "1000", "", "0")...), side)
+		require.EqualValues(t, 0, do("EXISTS", "w:readers"), side)
+		do("DEL", "w")
 	}
 
 	// A node in memory has no lists.

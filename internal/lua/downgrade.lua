@@ -11,6 +11,8 @@ if value ~= ARGV[1] then
   end
   return 0
 end
+-- This comes before the ZADD: so a downgrade succeeds at maxmemory, as an
+-- extension does. See extend_read.lua.
 local gone = redis.pcall('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 if type(gone) == 'table' then
   if string.find(gone.err, 'WRONGTYPE', 1, true) then

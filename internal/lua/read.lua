@@ -18,14 +18,15 @@ for i = 1, 3, 2 do
     return i .. ' ' .. (#value <= 100 and value or '')
   end
 end
-local gone = redis.pcall('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
-if type(gone) == 'table' then
-  if string.find(gone.err, 'WRONGTYPE', 1, true) then
+-- First the grant, then those whose time is over: see write.lua.
+local added = redis.pcall('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
+if type(added) == 'table' then
+  if string.find(added.err, 'WRONGTYPE', 1, true) then
     return '2 '
   end
-  return gone -- the error
+  return added -- the error
 end
-redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 -- The set outlives each of its readers.
 if redis.call('PTTL', KEYS[2]) < ARGV[2] + 1000 then
   redis.call('PEXPIRE', KEYS[2], ARGV[2] + 1000)

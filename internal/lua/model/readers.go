@@ -67,28 +67,28 @@ func Read(db Keys[string, string], k RWKeys, value string, ttl time.Duration, no
 }
 
 // Write is write.lua. It returns 1, or -i if the i-th of the keys is in the
-// way, and of several readers the one that is in for the shortest time.
+// way, and of several readers the one that is in for the longest time.
 func Write(db Keys[string, string], k RWKeys, value string, ttl time.Duration, own string, mark time.Duration, now time.Time) (n int, reader string) {
 	if _, there := db.Get(k.Writer); there {
 		return -1, ""
 	}
 	all := readersOf(db, k.Readers)
-	if n := len(all); n > 0 {
-		if purge(all, now); len(all) < n {
-			write(db, k.Readers, all, 0)
-		}
-	}
-	for _, reader := range sorted(all) {
+	n = len(all)
+	purge(all, now)
+	for _, reader := range slices.Backward(sorted(all)) {
 		if reader == own {
 			continue
 		}
-		if mark > 0 {
+		if left, lives := db.TTL(k.Mark); mark > 0 && (!lives || left < mark*3/4) {
 			db.Set(k.Mark, value, mark)
 		}
 		return -2, reader
 	}
 	db.Set(k.Writer, value, ttl)
 	db.Delete(k.Mark)
+	if len(all) < n {
+		write(db, k.Readers, all, 0)
+	}
 	return 1, ""
 }
 
@@ -118,7 +118,10 @@ func ExtendRead(db Keys[string, string], readers, value string, ttl time.Duratio
 	if ends, in := all[value]; !in || ends <= now.UnixMilli() {
 		return 0
 	}
-	all[value] = max(all[value], now.Add(ttl).UnixMilli())
+	if until := now.Add(ttl).UnixMilli(); all[value] < until {
+		purge(all, now)
+		all[value] = until
+	}
 	write(db, readers, all, ttl+setOutlives)
 	return 1
 }

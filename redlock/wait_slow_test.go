@@ -1,0 +1,231 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Waiting on slow networks. The clients have had a grant: before the first one,
+// a client does not know the time to a quorum, and hardly waits for the answers
+// of a lookout.
+
+// far sets the time that a command and its reply take.
+func (m *memory) far(d time.Duration) {
+	for i := range m.nodes {
+		m.delay(i, d)
+	}
+}
+
+// used returns a client that has had grants.
+func (m *memory) used(t *testing.T, config Config) *Client {
+	c := m.client(t, config)
+	for range 3 {
+		require.NoError(t, mustAcquire(t, c, "before", time.Minute).Release(t.Context()))
+	}
+	return c
+}
+
+// leastLeft returns the shortest rest of the lives of keys with the prefix on
+// any node, in the given time. A key that is missing has none.
+func (m *memory) leastLeft(prefix string, during time.Duration) time.Duration {
+	least := time.Hour
+	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(ms) {
+		for _, n := range m.nodes {
+			left := time.Duration(0)
+			for _, key := range n.Keys() {
+				if strings.HasPrefix(key, prefix) {
+					left, _ = n.DB().TTL(key)
+				}
+			}
+			least = min(least, left)
+		}
+	}
+	return least
+}
+
+// A writer that waits keeps new readers out all the time, on slow networks too,
+// whatever wakes it in between. The mark has a gap only where an attempt takes
+// as long as the mark stands.
+func TestTheMarkOfAWaitingWriterHasNoGap(t *testing.T) {
+	for _, far := range []time.Duration{0, 25 * ms, 50 * ms, 100 * ms, 150 * ms, 250 * ms} {
+		for name, config := range map[string]Config{"pushed": {}, "polling": {Poll: true}} {
+			t.Run(fmt.Sprint(far, " ", name), func(t *testing.T) {
+				simulated(t, 3, func(t *testing.T, m *memory) {
+					m.far(far)
+					rw := m.used(t, config).RW("r")
+					read, err := m.used(t, Config{}).RW("r").Read().TryAcquire(t.Context(), 10*time.Minute)
+					require.NoError(t, err)
+					time.Sleep(ms + far) // all nodes have let it in
+					ctx, stop := context.WithCancel(t.Context())
+					gone := make(chan error, 1)
+					go func() {
+						_, err := rw.Write().Acquire(ctx, time.Minute)
+						gone <- err
+					}()
+					time.Sleep(20*ms + far)
+					var wg sync.WaitGroup
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							time.Sleep(rand.N(400 * ms))
+							for _, n := range m.nodes {
+								n.DB().Expire("r"+readersSuffix, time.Hour) // they push
+							}
+						}
+					})
+					least := m.leastLeft("r"+markSuffix, time.Minute)
+					t.Logf("the least left of the mark: %v", least)
+					assert.GreaterOrEqual(t, least, 50*ms)
+					stop()
+					wg.Wait()
+					<-gone
+					require.NoError(t, read.Release(context.WithoutCancel(t.Context())))
+				})
+			})
+		}
+	}
+}
+
+// No writer starves on a slow network: readers that wait for its mark, and know
+// when it expires, let it in.
+func TestNoWriterStarvesFarAway(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		const far = 45 * ms
+		m.far(far)
+		stop := time.Now().Add(30 * time.Second)
+		var wg sync.WaitGroup
+		var reads atomic.Int64
+		for i := range 16 {
+			rw := m.used(t, Config{}).RW("r")
+			random := rand.New(rand.NewPCG(1, uint64(i)))
+			wg.Go(func() {
+				for time.Now().Before(stop) {
+					lock, err := rw.Read().Acquire(context.Background(), time.Minute)
+					if !assert.NoError(t, err) {
+						return
+					}
+					reads.Add(1)
+					time.Sleep(400*ms + spanOf(random, 200*ms))
+					assert.NoError(t, lock.Release(context.Background()))
+				}
+			})
+		}
+		rw := m.used(t, Config{}).RW("r")
+		writes, longest := 0, time.Duration(0)
+		for time.Now().Before(stop) {
+			time.Sleep(500 * ms)
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			lock, err := rw.Write().Acquire(ctx, time.Minute)
+			cancel()
+			if !assert.NoError(t, err) {
+				break
+			}
+			writes++
+			longest = max(longest, time.Since(start))
+			require.NoError(t, lock.Release(t.Context()))
+		}
+		wg.Wait()
+		t.Logf("%d reads; %d writes, which waited for %v at most", reads.Load(), writes, longest)
+		require.Less(t, longest, 600*ms+150*ms+3*far, "a reader's time, the time between two questions, and the ways")
+		require.Greater(t, reads.Load(), int64(writes))
+	})
+}
+
+// A waiter far away keeps its place, and those behind it do not overtake. By
+// the sum it does up to 500 ms, but over 350 ms no client here gets connected.
+func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
+	for _, far := range []time.Duration{25 * ms, 50 * ms, 100 * ms, 200 * ms, 300 * ms} {
+		for name, config := range map[string]Config{"pushed": {}, "polling": {Poll: true}} {
+			t.Run(fmt.Sprint(far, " ", name), func(t *testing.T) {
+				simulated(t, 3, func(t *testing.T, m *memory) {
+					m.far(far)
+					held, err := m.used(t, Config{}).Fair("r").TryAcquire(t.Context(), 10*time.Minute)
+					require.NoError(t, err)
+					time.Sleep(ms + far)
+					first, second := m.used(t, config).Fair("r"), m.used(t, config).Fair("r")
+					got := make(chan string, 2)
+					wait := func(name string, l Locker) {
+						lock, err := l.Acquire(context.Background(), time.Minute)
+						assert.NoError(t, err)
+						got <- name
+						assert.NoError(t, lock.Release(context.Background()))
+					}
+					go wait("first", first)
+					time.Sleep(20*ms + far)
+					least := m.leastLeft("r"+leaseSuffix, time.Minute)
+					t.Logf("the least left of the lease: %v", least)
+					go wait("second", second)
+					time.Sleep(20 * time.Second)
+					assert.Positive(t, least)
+					require.NoError(t, held.Release(t.Context()))
+					require.Equal(t, "first", <-got)
+					require.Equal(t, "second", <-got)
+				})
+			})
+		}
+	}
+}
+
+// While readers hold a lock and renew it, each renewal wakes the writer that
+// waits, but not the readers that wait for the end of its mark: it sets that
+// again only when a quarter has passed. With ten readers, each waiting reader
+// would otherwise ask 46 times a second.
+func TestLoadOfWaitingReadersAndWriters(t *testing.T) {
+	for _, holders := range []int{1, 10} {
+		t.Run(fmt.Sprint(holders), func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				for range holders {
+					h, err := m.used(t, Config{}).RW("r").Read().Hold(t.Context(), HoldOptions{TTL: 300 * ms})
+					require.NoError(t, err)
+					defer func() { require.NoError(t, h.Release(context.WithoutCancel(t.Context()))) }()
+					time.Sleep(7 * ms)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wait := func(l Locker) {
+					wg.Go(func() {
+						_, err := l.Acquire(ctx, time.Minute)
+						assert.ErrorIs(t, err, context.Canceled)
+					})
+				}
+				wait(m.used(t, Config{}).RW("r").Write())
+				time.Sleep(20 * ms)
+				const waiters = 10
+				for range waiters {
+					wait(m.used(t, Config{}).RW("r").Read())
+				}
+				time.Sleep(50 * time.Second)
+				before := m.calls()
+				time.Sleep(10 * time.Second)
+				after := m.calls()
+				per := func(s *script) int { return (after[s.digest] - before[s.digest]) / 10 }
+				reads, writes := per(&readScript), per(&writeScript)
+				t.Logf("each second: %d extensions, %d questions of the writer, %d of the readers", per(&extendReadScript), writes, reads)
+				require.LessOrEqual(t, writes, 50, "see pushedPauseMost")
+				require.LessOrEqual(t, reads, waiters*13, "the mark is set again after 75 ms at the earliest")
+				stop()
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// calls counts the calls of each script on the first node.
+func (m *memory) calls() map[string]int {
+	calls := make(map[string]int)
+	for _, e := range m.nodes[0].Log() {
+		if e.Args[0] == "EVALSHA" {
+			calls[e.Args[1]]++
+		}
+	}
+	return calls
+}
