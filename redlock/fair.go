@@ -32,9 +32,8 @@ import (
 // each. Order costs throughput: use it where waiting for too long is worse.
 //
 // The resource must be locked by Fair only: a plain lock on it excludes the
-// others, but does not queue. Calls return ErrResource if the name cannot be
-// locked, or ends in ":queue", ":ticket" or ":turn". Fair locks have no fencing
-// number: the ticket is none.
+// others, but does not queue. Fair locks have no fencing number: the ticket is
+// none.
 func (c *Client) Fair(name string) Locker {
 	f := &form{kind: fair, names: []string{name}, text: name}
 	return Locker{c, name, f, f}
@@ -49,13 +48,11 @@ const (
 	// misses one question gets the next with a tenth of the lease left.
 	askTime = leaseTime / 4
 
-	queueSuffix  = ":queue"
-	ticketSuffix = ":ticket"
-	turnSuffix   = ":turn"
-	leaseSuffix  = ":queue:"
+	queueSuffix  = reserved + "queue"
+	ticketSuffix = reserved + "ticket"
+	turnSuffix   = reserved + "turn"
+	leaseSuffix  = queueSuffix + ":"
 )
-
-var fairSuffixes = []string{queueSuffix, ticketSuffix, turnSuffix}
 
 // A turn is the place of one call in a queue. The call's goroutine owns it.
 type turn struct {

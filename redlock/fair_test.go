@@ -242,7 +242,7 @@ func TestLateTickets(t *testing.T) {
 		require.NoError(t, held.Release(t.Context()))
 		time.Sleep(100 * ms)
 		for _, n := range m.nodes {
-			require.Equal(t, []string{"r:ticket"}, n.Keys())
+			require.Equal(t, []string{"r:redlock:ticket"}, n.Keys())
 		}
 	})
 }
@@ -290,7 +290,7 @@ func TestTicketsOfAnySize_R32(t *testing.T) {
 		c := m.client(t, Config{})
 		far := []string{"9007199254740000", "9223372036854775807"} // the first is below pure.LastNumber
 		for i, text := range far {
-			m.nodes[i].DB().Set("r:ticket", text, 0)
+			m.nodes[i].DB().Set("r:redlock:ticket", text, 0)
 		}
 		before := c.tickets.Next(time.Now())
 		lock, err := c.Fair("r").Acquire(t.Context(), time.Minute)
@@ -299,7 +299,7 @@ func TestTicketsOfAnySize_R32(t *testing.T) {
 		require.Less(t, c.tickets.Next(time.Now())-before, time.Hour.Microseconds())
 
 		for _, n := range m.nodes {
-			n.DB().Set("s:ticket", far[1], 0)
+			n.DB().Set("s:redlock:ticket", far[1], 0)
 		}
 		_, err = c.Fair("s").Acquire(t.Context(), time.Minute)
 		require.NoError(t, err, "what no ticket can pass is passed over")
@@ -469,7 +469,7 @@ func TestHoldOfAFairLock(t *testing.T) {
 			return ctx.Err()
 		})
 		require.NoError(t, err)
-		for _, name := range []string{"", "a:queue", "a:ticket", "a:turn"} {
+		for _, name := range []string{"", "a:redlock:queue"} {
 			_, err := m.client(t, Config{}).Fair(name).Acquire(t.Context(), time.Second)
 			require.ErrorIs(t, err, ErrResource)
 		}

@@ -2,10 +2,8 @@ package redlock
 
 import (
 	"context"
-	"strings"
 	"time"
 
-	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
@@ -31,8 +29,7 @@ type RWLock struct {
 }
 
 // RW returns the read/write lock on a resource. Calls of an RWLock whose name
-// cannot be locked return ErrResource, also if the name ends in ":readers" or
-// ":mark", which are keys that it uses itself.
+// cannot be locked return ErrResource.
 //
 // Readers and writers that wait are not served in turn. Writers have
 // precedence: while one waits for the readers to finish, no new reader is let
@@ -58,8 +55,8 @@ const markTime = 300 * time.Millisecond
 
 // The keys of a read/write lock besides the writer's.
 const (
-	readersSuffix = ":readers"
-	markSuffix    = ":mark"
+	readersSuffix = reserved + "readers"
+	markSuffix    = reserved + "mark"
 	rwKeys        = 3
 	readersPlace  = 2 // of the readers among the keys
 )
@@ -130,17 +127,6 @@ func (rw RWLock) attempt(ctx context.Context, f *form, ttl time.Duration) (Lock,
 	lock := Lock{client: rw.client, resource: rw.name, form: f, ttl: ttl}
 	err := rw.client.try(ctx, 1, &lock)
 	return lock, named(rw.name, err)
-}
-
-// checkSuffixes refuses what cannot be locked, and names that end as those of
-// keys that a Locker uses itself do.
-func checkSuffixes(name string, suffixes ...string) error {
-	for _, suffix := range suffixes {
-		if strings.HasSuffix(name, suffix) {
-			return errtext.Wrap("redlock: such a resource must not end in "+suffix, ErrResource)
-		}
-	}
-	return checkLockable(name)
 }
 
 // The commands of read/write locks. A writer is extended and released as a

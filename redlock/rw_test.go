@@ -39,7 +39,7 @@ func TestReadersShareAndAWriterIsAlone(t *testing.T) {
 		require.NoError(t, err)
 		require.Greater(t, longer.Validity(), time.Minute)
 
-		m.forget("r:readers")
+		m.forget("r:redlock:readers")
 		written, err := a.Write().TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
 		_, err = b.Write().TryAcquire(t.Context(), time.Minute)
@@ -276,7 +276,7 @@ func TestDowngradeThatIsNotHeard_R7(t *testing.T) {
 		read, err := rw.Downgrade(t.Context(), write, time.Minute)
 		require.NoError(t, err)
 		require.ElementsMatch(t, []string{"r"}, m.nodes[0].Keys())
-		require.ElementsMatch(t, []string{"r:readers"}, m.nodes[1].Keys())
+		require.ElementsMatch(t, []string{"r:redlock:readers"}, m.nodes[1].Keys())
 		require.NoError(t, read.Release(t.Context()))
 		m.nodes[0].Resume()
 		time.Sleep(2 * time.Second)
@@ -403,7 +403,7 @@ func TestHoldsOfReadersAreLost_R13(t *testing.T) {
 			h, err := k.Hold(t.Context(), HoldOptions{TTL: time.Second})
 			require.NoError(t, err)
 			m.forget("r")
-			m.forget("r:readers")
+			m.forget("r:redlock:readers")
 			<-h.Context().Done()
 			require.ErrorIs(t, h.Err(), ErrLost)
 			require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
@@ -416,7 +416,7 @@ func TestHoldsOfReadersAreLost_R13(t *testing.T) {
 func TestNamesOfReadWriteLocks(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
-		for _, name := range []string{"", "redlock:seal", "a:readers", "a:mark", string(make([]byte, 1025))} {
+		for _, name := range []string{"", "redlock:seal", "a:redlock:readers", string(make([]byte, 1025))} {
 			for _, k := range []Locker{c.RW(name).Read(), c.RW(name).Write()} {
 				_, err := k.TryAcquire(t.Context(), time.Second)
 				require.ErrorIs(t, err, ErrResource, "%q", name)

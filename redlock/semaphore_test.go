@@ -41,7 +41,7 @@ func TestSemaphore(t *testing.T) {
 			require.NoError(t, lock.Release(t.Context()))
 		}
 		time.Sleep(5 * ms)
-		require.Equal(t, map[string]int{"s:permits": 3}, m.sets())
+		require.Equal(t, map[string]int{"s:redlock:permits": 3}, m.sets())
 		time.Sleep(2 * time.Minute)
 		require.Zero(t, m.keys(), "the record goes with the permits")
 	})
@@ -163,7 +163,7 @@ func TestSemaphoresThatCannotBe(t *testing.T) {
 		c := m.client(t, Config{})
 		for _, k := range []Locker{
 			c.Semaphore("s", 0), c.Semaphore("s", -1), c.Semaphore("s", MaxPermits+1), c.Semaphore("", 1),
-			c.Semaphore("a:mark", 1), c.Semaphore("a:permits", 1), c.Semaphore("redlock:seal", 1),
+			c.Semaphore("a:redlock:permits", 1), c.Semaphore("redlock:seal", 1),
 		} {
 			_, err := k.TryAcquire(t.Context(), time.Second)
 			require.ErrorIs(t, err, ErrResource)
@@ -177,7 +177,7 @@ func TestSemaphoresThatCannotBe(t *testing.T) {
 		}
 		for _, record := range []string{"something else", "2 1000000000"} {
 			for _, n := range m.nodes {
-				n.DB().Set("x:permits", record, 0)
+				n.DB().Set("x:redlock:permits", record, 0)
 			}
 			_, err := c.Semaphore("x", 2).TryAcquire(t.Context(), time.Second)
 			require.ErrorIs(t, err, ErrNoQuorum)
