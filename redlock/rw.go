@@ -76,8 +76,8 @@ func (rw RWLock) Write() Locker { return Locker{rw.client, rw.name, rw.try, rw.w
 // the validity of the read lock is over, or it is none of this RWLock; and
 // otherwise as for TryAcquire. With an error, the read lock is as it was.
 func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Lock, error) {
-	if err := rw.check(&read, reading); err != nil {
-		return Lock{}, named(rw.name, err)
+	if !rw.granted(&read, reading) || read.Validity() <= 0 {
+		return Lock{}, named(rw.name, ErrNotHeld)
 	}
 	f := *rw.try
 	f.other = read.token
@@ -90,12 +90,17 @@ func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Loc
 // a Hold must not be downgraded: the hold would be lost.
 //
 // With an error, neither lock is held, as if the write lock had been released.
-// The error is ErrNotHeld if the validity of the write lock is over, if it is
-// none of this RWLock, or if there is no quorum and a node says that it has
-// lost the lock; and otherwise as for TryAcquire.
+// The error is ErrNotHeld if the validity of the write lock is over, or if
+// there is no quorum and a node says that it has lost the lock; and otherwise
+// as for TryAcquire. It is also ErrNotHeld for a lock that is none of this
+// RWLock's writers, which is left as it is.
 func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (Lock, error) {
-	if err := rw.check(&write, writing); err != nil {
-		return Lock{}, named(rw.name, err)
+	switch {
+	case !rw.granted(&write, writing):
+		return Lock{}, named(rw.name, ErrNotHeld)
+	case write.Validity() <= 0:
+		rw.client.abandon(write) // an extension may have come late
+		return Lock{}, named(rw.name, ErrNotHeld)
 	}
 	f := *rw.read
 	f.other = write.token
@@ -114,12 +119,9 @@ func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (
 	return lock, nil
 }
 
-// check refuses locks that are not held, or not of this RWLock.
-func (rw RWLock) check(l *Lock, kind formKind) error {
-	if l.client != rw.client || !l.form.is(kind) || l.resource != rw.name || l.Validity() <= 0 {
-		return ErrNotHeld
-	}
-	return nil
+// granted reports whether a lock was granted by this RWLock.
+func (rw RWLock) granted(l *Lock, kind formKind) bool {
+	return l.client == rw.client && l.form.is(kind) && l.resource == rw.name
 }
 
 // attempt is one attempt for a form.
