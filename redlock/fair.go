@@ -58,7 +58,7 @@ const (
 type turn struct {
 	waiter Token // names the caller
 	ticket int64
-	let    multiplex.Set // nodes that have let it in with this ticket
+	let    multiplex.Set // nodes that have it in their queues, with this ticket
 	kept   bool          // that was a quorum
 	over   bool          // the call has got the lock
 }
@@ -109,7 +109,7 @@ func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 		case !ok:
 			return err
 		}
-		t.let |= held.hint.admitted
+		t.let = t.let&^held.hint.passed | held.hint.admitted
 		t.kept = t.kept || t.let.Len() >= multiplex.Quorum(len(c.config.Nodes))
 		if t.kept || held.hint.late == 0 || round == fairRounds {
 			return err
@@ -125,6 +125,7 @@ type queuePlaces struct {
 	place    int    // the last that was heard
 	ahead    string // the waiter before it
 	admitted multiplex.Set
+	passed   multiplex.Set
 	late     int64
 }
 
@@ -135,7 +136,7 @@ type queuePlaces struct {
 func (p *queuePlaces) hear(node, code int, text []byte) bool {
 	if code == 3 {
 		if late, err := strconv.ParseInt(string(text), 10, 64); err == nil && 0 < late && late < pure.LastNumber {
-			p.late = max(p.late, late)
+			p.late, p.passed = max(p.late, late), p.passed.Add(node)
 			return false
 		}
 	}
@@ -155,16 +156,13 @@ func (p *queuePlaces) hear(node, code int, text []byte) bool {
 
 // tell completes the error of an attempt.
 func (p *queuePlaces) tell(held *HeldError, f *form) {
-	held.hint.late, held.hint.admitted = p.late, p.admitted
-	if f.turn != nil {
-		held.Admitted = p.admitted.Len()
+	if f.turn == nil {
+		return // it has no place
 	}
-	switch {
-	case f.turn == nil:
-	case p.place > 1:
+	held.hint.late, held.hint.admitted, held.hint.passed = p.late, p.admitted, p.passed
+	held.Admitted, held.Place = p.admitted.Len(), 1
+	if p.place > 1 {
 		held.Place, held.hint.key, held.Owner = p.place, f.names[0]+leaseSuffix+p.ahead, ""
-	default:
-		held.Place = 1
 	}
 }
 

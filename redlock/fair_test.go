@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -280,6 +281,48 @@ func TestTicketThatANodeRefusedInSilence(t *testing.T) {
 		lock, err := ask(a, first)
 		require.NoError(t, err)
 		require.NoError(t, lock.Release(t.Context()))
+	})
+}
+
+// A node that let a caller in and then forgot it, and lets in a later ticket,
+// does not count for the caller's place any more.
+func TestPlaceThatANodeForgot(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		held, err := c.Fair("r").TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		form := m.client(t, Config{}).queueUp(c.Fair("r").wait)
+		ask := func() {
+			lock := Lock{client: c, resource: "r", form: form, ttl: time.Minute}
+			require.ErrorIs(t, c.attemptFair(t.Context(), &lock), ErrHeld)
+			time.Sleep(100 * ms)
+		}
+		late := func(nodes ...int) {
+			for i := range m.nodes {
+				m.delay(i, 2*ms)
+			}
+			for _, i := range nodes {
+				m.delay(i, 20*ms)
+			}
+		}
+		for _, n := range m.nodes[3:] {
+			n.Refuse("-ERR no", "EVALSHA")
+		}
+		late(1, 2)
+		ask()
+		require.EqualValues(t, 1, form.turn.let, "the first node")
+		require.False(t, form.turn.kept)
+		for _, n := range m.nodes[3:] {
+			n.Refuse("", "EVALSHA")
+		}
+		other := form.turn.ticket + 1
+		m.forgetOn(0, "r:redlock:queue")
+		m.nodes[0].DB().Set("r:redlock:ticket", strconv.FormatInt(other, 10), time.Minute)
+		late(3, 4)
+		ask()
+		require.True(t, form.turn.kept)
+		require.Greater(t, form.turn.ticket, other, "a quorum must have it, also without the node that has forgotten it")
+		require.NoError(t, held.Release(t.Context()))
 	})
 }
 

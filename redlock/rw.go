@@ -33,8 +33,9 @@ type RWLock struct {
 //
 // Readers and writers that wait are not served in turn. Writers have
 // precedence: while one waits for the readers to finish, no new reader is let
-// in. So a reader that tries to read again may have to wait for a writer that
-// waits for its own first lock: with a context of the first it is ErrNested.
+// in. So a holder must not wait for a second read lock: a writer may wait for
+// its first one, and keep it out. With the context of a hold that reads, such a
+// call returns ErrNested at once.
 //
 // The masters' user needs further rights: see docs/deploy.md,
 // "Users and rights".
