@@ -33,25 +33,20 @@ func (c *Client) checkFenced(resource string) error {
 // checkAttempt is check for any form. The names of several resources were
 // checked before.
 func (c *Client) checkAttempt(resource string, f *form, ttl time.Duration) (time.Duration, error) {
-	switch f.what() {
-	case plain:
-		return c.check(resource, ttl)
-	case several:
+	if f.is(several) {
 		for _, name := range f.names {
 			if err := c.checkFenced(name); err != nil {
 				return 0, err
 			}
 		}
-	case permit:
+		return c.checkTTL(ttl)
+	}
+	if f.is(permit) {
 		if err := f.checkPermits(); err != nil {
 			return 0, err
 		}
-	default:
-		if err := checkLockable(resource); err != nil {
-			return 0, err
-		}
 	}
-	return c.checkTTL(ttl)
+	return c.check(resource, ttl)
 }
 
 // reserved is in the name of every key that a lock has beside those of its

@@ -80,6 +80,7 @@ func TestNamesOfKeysBesideALock(t *testing.T) {
 				"redlock:seal": true, "redlock:opening": true, "redlock:fence": true, "": true, strings.Repeat("k", 1025): true,
 				"x:redlock": false, "redlock:x": false, "x:mark": false, "x:turn": false, "x:REDLOCK:mark": false,
 				strings.Repeat("k", 1024): false,
+				"x:fence":                 c.config.Fenced, "x:fence:y": false,
 			} {
 				var errs []error
 				try := func(_ Lock, err error) { errs = append(errs, err) }

@@ -69,7 +69,7 @@ func (f *form) checkPermits() error {
 	if f.permits < 1 || f.permits > MaxPermits {
 		return errtext.Wrap(fmt.Sprintf("redlock: a semaphore of %d permits: there must be 1 to %d", f.permits, MaxPermits), ErrResource)
 	}
-	return checkLockable(f.names[0])
+	return nil
 }
 
 // permitRounds is how many permits an attempt asks for, one after another,
