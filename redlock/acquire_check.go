@@ -33,30 +33,26 @@ func (c *Client) checkFenced(resource string) error {
 // checkAttempt is check for any form. The names of several resources were
 // checked before.
 func (c *Client) checkAttempt(resource string, f *form, ttl time.Duration) (time.Duration, error) {
-	switch f.what() {
-	case plain:
-		return c.check(resource, ttl)
-	case several:
+	if f.is(several) {
 		for _, name := range f.names {
 			if err := c.checkFenced(name); err != nil {
 				return 0, err
 			}
 		}
-	case permit:
+		return c.checkTTL(ttl)
+	}
+	if f.is(permit) {
 		if err := f.checkPermits(); err != nil {
 			return 0, err
 		}
-	case fair:
-		if err := checkSuffixes(resource, fairSuffixes...); err != nil {
-			return 0, err
-		}
-	default:
-		if err := checkSuffixes(resource, readersSuffix, markSuffix); err != nil {
-			return 0, err
-		}
 	}
-	return c.checkTTL(ttl)
+	return c.check(resource, ttl)
 }
+
+// reserved is in the name of every key that a lock has beside those of its
+// resources, its permits and its fencing number, and in no resource. So no key
+// of one lock is that of another, whatever their kinds are.
+const reserved = ":redlock:"
 
 // checkLockable refuses what cannot be locked.
 func checkLockable(resource string) error {
@@ -65,6 +61,9 @@ func checkLockable(resource string) error {
 	}
 	if resource == sealName || resource == openingName || resource == recordName {
 		return errtext.Wrap("redlock: "+resource+" is not for use as a resource: clients keep their seal there", ErrResource)
+	}
+	if strings.Contains(resource, reserved) {
+		return errtext.Wrap(`redlock: a resource must not contain "`+reserved+`": readers, writers, permits and queues have keys with it`, ErrResource)
 	}
 	return nil
 }

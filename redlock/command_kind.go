@@ -82,8 +82,8 @@ func judgeInteger(v resp.Value, other int64, meaning multiplex.Vote) multiplex.V
 	}
 }
 
-// judgeAll is judgeScript for the claim of several resources, where a refusal
-// is a text that says which key is in the way.
+// judgeAll is judgeScript for claims that are refused with a text, which says
+// what is in the way.
 func judgeAll(v resp.Value) multiplex.Vote {
 	if blocks(v) {
 		return multiplex.Refused
@@ -94,8 +94,8 @@ func judgeAll(v resp.Value) multiplex.Vote {
 	return multiplex.Alien
 }
 
-// blocks reports whether a value is what the scripts that set a lock's keys say
-// of the key that is in the way.
+// blocks reports whether a value is a text with which the scripts that set a
+// lock's keys refuse.
 func blocks(v resp.Value) bool {
 	if v.Type() != resp.BulkString || v.IsNull() {
 		return false

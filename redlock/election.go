@@ -175,8 +175,11 @@ func (e *Election) campaign(
 ) (again time.Duration, err error) {
 	h, err := e.client.Hold(ctx, e.name, HoldOptions{TTL: o.TTL})
 	if err != nil {
-		if ctx.Err() != nil || isLasting(err) {
+		if isLasting(err) {
 			return never, err
+		}
+		if ctx.Err() != nil {
+			return never, named(e.name, cancelledAfter(ctx, err))
 		}
 		// Where Hold makes few attempts, the campaigns are what waits (R31).
 		if err := e.client.impatient(p, err); err != nil {
@@ -217,6 +220,22 @@ func (e *Election) finish(ctx context.Context, t *term) {
 	e.term.Store(nil)
 	close(t.done)
 	t.escort.wait()
+}
+
+// cancelledAfter returns the CancelledError for a context that has ended, when
+// an attempt or a wait has failed with err.
+func cancelledAfter(ctx context.Context, err error) error {
+	if of := (*ResourceError)(nil); errors.As(err, &of) {
+		err = of.Err
+	}
+	own, ok := err.(*CancelledError)
+	switch {
+	case ok && own.Cause != ErrMaxWait:
+		return err
+	case ok:
+		err = own.Last
+	}
+	return cancelledError(ctx, err)
 }
 
 func pauseOfCampaigns() time.Duration { return campaignPause/2 + rand.N(campaignPause) }

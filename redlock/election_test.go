@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -226,6 +227,47 @@ func TestElectionCampaignsAgainAfterAFailedCampaign(t *testing.T) {
 		}
 		require.ErrorIs(t, first.retire(), context.Canceled)
 	})
+}
+
+// A context that ends during the last attempt of a campaign ends Run with a
+// CancelledError, as any other does (R12).
+func TestElectionCancelledInItsLastAttempt_R12(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"max tries": func(c *Config) { c.MaxTries = 1 },
+		"max wait":  func(c *Config) { c.MaxWait = time.Microsecond },
+		"fail fast": func(c *Config) { c.FailFast = true },
+		"waiting":   func(*Config) {},
+	} {
+		for _, outage := range []bool{false, true} {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				holder := m.candidate(t, "a")
+				mustAcquire(t, holder, "e", electionTTL)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				why := errors.New("why")
+				c := m.client(t, fenced(func(c *Config) {
+					c.Owner, c.MaxTTL = "b", electionTTL
+					c.Tracer = &Tracer{AttemptDone: func(context.Context, AttemptInfo) { cancel(why) }}
+					change(c)
+				}))
+				if outage {
+					m.silence()
+				}
+				err := c.Election("e", ElectionOptions{}).Run(ctx, nil)
+				var cancelled *CancelledError
+				require.ErrorAs(t, err, &cancelled, name)
+				require.ErrorIs(t, err, context.Canceled, name)
+				require.ErrorIs(t, err, why, name)
+				require.NotErrorIs(t, err, ErrMaxWait, name)
+				m.recover()
+				require.Equal(t, 1, strings.Count(err.Error(), `"e"`), "%s: %v", name, err)
+				if name != "max wait" && outage {
+					require.ErrorIs(t, err, ErrNoQuorum, name)
+				} else if name != "max wait" {
+					require.ErrorIs(t, err, ErrHeld, name)
+				}
+			})
+		}
+	}
 }
 
 // The end of the client ends the campaign, and the function of a leader.

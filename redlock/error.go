@@ -43,10 +43,10 @@ var (
 // Mistakes in a call. Nothing was sent.
 var (
 	// ErrResource is returned if the resource name does not have 1 to 1,024
-	// bytes (R19), or is "redlock:seal", "redlock:opening" or "redlock:fence",
-	// which are keys that clients use themselves. With Config.Fenced, it is also
-	// returned if the name ends in ":fence".
-	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, and not be redlock:seal, redlock:opening or redlock:fence")
+	// bytes (R19), is "redlock:seal", "redlock:opening" or "redlock:fence", or
+	// contains ":redlock:": these are keys that clients use themselves. With
+	// Config.Fenced, it is also returned if the name ends in ":fence".
+	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, not be redlock:seal, redlock:opening or redlock:fence, and not contain \":redlock:\"")
 	// ErrTTL is returned if the TTL is below one millisecond, above a hundred
 	// years or Config.MaxTTL, or so short that less than Config.MinValidity
 	// would be left after the drift (R4).

@@ -32,9 +32,8 @@ import (
 // each. Order costs throughput: use it where waiting for too long is worse.
 //
 // The resource must be locked by Fair only: a plain lock on it excludes the
-// others, but does not queue. Calls return ErrResource if the name cannot be
-// locked, or ends in ":queue", ":ticket" or ":turn". Fair locks have no fencing
-// number: the ticket is none.
+// others, but does not queue. Fair locks have no fencing number: the ticket is
+// none.
 func (c *Client) Fair(name string) Locker {
 	f := &form{kind: fair, names: []string{name}, text: name}
 	return Locker{c, name, f, f}
@@ -51,19 +50,17 @@ const (
 	// keeps its place if no question is lost.
 	askTime = leaseTime / 4
 
-	queueSuffix  = ":queue"
-	ticketSuffix = ":ticket"
-	turnSuffix   = ":turn"
-	leaseSuffix  = ":queue:"
+	queueSuffix  = reserved + "queue"
+	ticketSuffix = reserved + "ticket"
+	turnSuffix   = reserved + "turn"
+	leaseSuffix  = queueSuffix + ":"
 )
-
-var fairSuffixes = []string{queueSuffix, ticketSuffix, turnSuffix}
 
 // A turn is the place of one call in a queue. The call's goroutine owns it.
 type turn struct {
 	waiter Token // names the caller
 	ticket int64
-	let    multiplex.Set // nodes that have let it in with this ticket
+	let    multiplex.Set // nodes that have it in their queues, with this ticket
 	kept   bool          // that was a quorum
 	over   bool          // the call has got the lock
 }
@@ -114,7 +111,7 @@ func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 		case !ok:
 			return err
 		}
-		t.let |= held.hint.admitted
+		t.let = t.let&^held.hint.passed | held.hint.admitted
 		t.kept = t.kept || t.let.Len() >= multiplex.Quorum(len(c.config.Nodes))
 		if t.kept || held.hint.late == 0 || round == fairRounds {
 			return err
@@ -130,6 +127,7 @@ type queuePlaces struct {
 	place    int    // the last that was heard
 	ahead    string // the waiter before it
 	admitted multiplex.Set
+	passed   multiplex.Set
 	late     int64
 }
 
@@ -140,7 +138,7 @@ type queuePlaces struct {
 func (p *queuePlaces) hear(node, code int, text []byte) bool {
 	if code == 3 {
 		if late, err := strconv.ParseInt(string(text), 10, 64); err == nil && 0 < late && late < pure.LastNumber {
-			p.late = max(p.late, late)
+			p.late, p.passed = max(p.late, late), p.passed.Add(node)
 			return false
 		}
 	}
@@ -160,16 +158,13 @@ func (p *queuePlaces) hear(node, code int, text []byte) bool {
 
 // tell completes the error of an attempt.
 func (p *queuePlaces) tell(held *HeldError, f *form) {
-	held.hint.late, held.hint.admitted = p.late, p.admitted
-	if f.turn != nil {
-		held.Admitted = p.admitted.Len()
+	if f.turn == nil {
+		return // it has no place
 	}
-	switch {
-	case f.turn == nil:
-	case p.place > 1:
+	held.hint.late, held.hint.admitted, held.hint.passed = p.late, p.admitted, p.passed
+	held.Admitted, held.Place = p.admitted.Len(), 1
+	if p.place > 1 {
 		held.Place, held.hint.key, held.Owner = p.place, f.names[0]+leaseSuffix+p.ahead, ""
-	default:
-		held.Place = 1
 	}
 }
 

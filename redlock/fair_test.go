@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -243,7 +244,7 @@ func TestLateTickets(t *testing.T) {
 		require.NoError(t, held.Release(t.Context()))
 		time.Sleep(100 * ms)
 		for _, n := range m.nodes {
-			require.Equal(t, []string{"r:ticket"}, n.Keys())
+			require.Equal(t, []string{"r:redlock:ticket"}, n.Keys())
 		}
 	})
 }
@@ -284,6 +285,48 @@ func TestTicketThatANodeRefusedInSilence(t *testing.T) {
 	})
 }
 
+// A node that let a caller in and then forgot it, and lets in a later ticket,
+// does not count for the caller's place any more.
+func TestPlaceThatANodeForgot(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		held, err := c.Fair("r").TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		form := m.client(t, Config{}).queueUp(c.Fair("r").wait)
+		ask := func() {
+			lock := Lock{client: c, resource: "r", form: form, ttl: time.Minute}
+			require.ErrorIs(t, c.attemptFair(t.Context(), &lock), ErrHeld)
+			time.Sleep(100 * ms)
+		}
+		late := func(nodes ...int) {
+			for i := range m.nodes {
+				m.delay(i, 2*ms)
+			}
+			for _, i := range nodes {
+				m.delay(i, 20*ms)
+			}
+		}
+		for _, n := range m.nodes[3:] {
+			n.Refuse("-ERR no", "EVALSHA")
+		}
+		late(1, 2)
+		ask()
+		require.EqualValues(t, 1, form.turn.let, "the first node")
+		require.False(t, form.turn.kept)
+		for _, n := range m.nodes[3:] {
+			n.Refuse("", "EVALSHA")
+		}
+		other := form.turn.ticket + 1
+		m.forgetOn(0, "r:redlock:queue")
+		m.nodes[0].DB().Set("r:redlock:ticket", strconv.FormatInt(other, 10), time.Minute)
+		late(3, 4)
+		ask()
+		require.True(t, form.turn.kept)
+		require.Greater(t, form.turn.ticket, other, "a quorum must have it, also without the node that has forgotten it")
+		require.NoError(t, held.Release(t.Context()))
+	})
+}
+
 // What nodes say of the tickets in one queue, true or not, changes nothing for
 // another, and delays the caller no longer than it will wait.
 func TestTicketsOfAnySize_R32(t *testing.T) {
@@ -291,7 +334,7 @@ func TestTicketsOfAnySize_R32(t *testing.T) {
 		c := m.client(t, Config{})
 		far := []string{"9007199254740000", "9223372036854775807"} // the first is below pure.LastNumber
 		for i, text := range far {
-			m.nodes[i].DB().Set("r:ticket", text, 0)
+			m.nodes[i].DB().Set("r:redlock:ticket", text, 0)
 		}
 		before := c.tickets.Next(time.Now())
 		lock, err := c.Fair("r").Acquire(t.Context(), time.Minute)
@@ -300,7 +343,7 @@ func TestTicketsOfAnySize_R32(t *testing.T) {
 		require.Less(t, c.tickets.Next(time.Now())-before, time.Hour.Microseconds())
 
 		for _, n := range m.nodes {
-			n.DB().Set("s:ticket", far[1], 0)
+			n.DB().Set("s:redlock:ticket", far[1], 0)
 		}
 		_, err = c.Fair("s").Acquire(t.Context(), time.Minute)
 		require.NoError(t, err, "what no ticket can pass is passed over")
@@ -470,7 +513,7 @@ func TestHoldOfAFairLock(t *testing.T) {
 			return ctx.Err()
 		})
 		require.NoError(t, err)
-		for _, name := range []string{"", "a:queue", "a:ticket", "a:turn"} {
+		for _, name := range []string{"", "a:redlock:queue"} {
 			_, err := m.client(t, Config{}).Fair(name).Acquire(t.Context(), time.Second)
 			require.ErrorIs(t, err, ErrResource)
 		}

@@ -174,7 +174,7 @@ func TestAUserForLockers_R22(t *testing.T) {
 		}
 		_, err = c.Inspect(t.Context(), "plain")
 		require.NoError(t, err)
-		f.must(0, "ZADD", "lock:readers:readers", "1", "x")
+		f.must(0, "ZADD", "lock:readers:redlock:readers", "1", "x")
 		if _, err := c.Inspect(t.Context(), "readers"); i == 0 {
 			require.NoError(t, err)
 		} else {

@@ -35,7 +35,7 @@ func TestLocksAtMaxmemory_R25(t *testing.T) {
 	write, err := c.RW("turned").Write().TryAcquire(ctx, time.Minute)
 	require.NoError(t, err)
 	for _, name := range []string{"r", "turned", "lapsed"} {
-		f.must(0, "ZADD", name+":readers", "1", "lapsed")
+		f.must(0, "ZADD", name+":redlock:readers", "1", "lapsed")
 	}
 
 	f.must(0, "CONFIG", "SET", "maxmemory", "1")
@@ -69,6 +69,6 @@ func TestLocksAtMaxmemory_R25(t *testing.T) {
 	for kind, h := range holds {
 		require.NoError(t, h.Release(ctx), kind)
 	}
-	f.must(0, "DEL", "lapsed:readers") // no reader has set its TTL
+	f.must(0, "DEL", "lapsed:redlock:readers") // no reader has set its TTL
 	f.noOrphans(unprompted)
 }

@@ -10,12 +10,17 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A HeldError is ErrHeld with what the nodes said when they refused. An
-// attempt for several resources gets one, unless all are free and only its
-// fencing number was too low, and so does one of a Locker. So does a client
-// with Config.Owner, if the holder has a label too, and the client has
-// Config.Fenced or the nodes know SET … NX GET (Redis 7.0, Valkey). Otherwise
-// the error is ErrHeld itself. What it says may be outdated when it is read.
+// A HeldError is ErrHeld with what the nodes said when they refused, which may
+// be outdated when it is read. It is the error of
+//
+//   - an attempt for several resources, unless all are free and only its
+//     fencing number was too low;
+//   - an attempt of a Locker;
+//   - any attempt of a client with Config.Owner, if the holder has a label too,
+//     and if the client has Config.Fenced or the nodes know SET … NX GET
+//     (Redis 7.0, Valkey).
+//
+// In all other cases, the error is ErrHeld itself.
 type HeldError struct {
 	// Resource is the one of several resources that is in the way; "" if there
 	// was one only.
@@ -40,9 +45,11 @@ type refusalHint struct {
 	key  string        // which the nodes push about; "": that of the resource
 	soon time.Duration // after which to try again at the latest, or 0
 	free freePermits
-	// Of a fair lock: the nodes that say that they have let the caller into their
-	// queues, and a ticket that was let in before its own, or 0.
+	// Of a fair lock: the nodes that say that they have the caller in their
+	// queues, those that say that they had let in a later ticket, and the latest
+	// of these, or 0.
 	admitted multiplex.Set
+	passed   multiplex.Set
 	late     int64
 }
 
@@ -77,8 +84,7 @@ type refusals struct {
 	// scripted is set if a script refused, whose text is read by readBlocker.
 	// Otherwise the text is the value that is in the way.
 	scripted bool
-	// blockers counts from 1: which of the resources is in the way; 0 if a node
-	// did not say it.
+	// blockers are what readBlocker read, by node; 0 if a node did not say it.
 	blockers [multiplex.MaxNodes]uint8
 	owners   [multiplex.MaxNodes]string
 	free     []int // the numbers of permits that are free, by each node
@@ -130,9 +136,12 @@ func (r *refusals) hear(node int, text []byte) {
 	}
 }
 
-// readBlocker reads what acquire_all.lua and acquire_fenced.lua say of the key
-// that is in the way: its place, from 1 on, and its value, "" if that is not
-// shown. The place is 0 if the text has another form.
+// readBlocker reads the text of a script that refused. It begins with a number
+// from 1 on: the place of the key that is in the way among those of several
+// resources or of a read/write lock, the code of ask_fair.lua for a fair lock,
+// and otherwise 1. The rest is the value of that key, "" if that is not
+// shown, or what the script says instead. The number is 0 if the text has
+// another form.
 func readBlocker(text []byte) (i int, value []byte) {
 	place, value, found := bytes.Cut(text, blank)
 	n, err := strconv.ParseUint(string(place), 10, 8)
@@ -155,7 +164,7 @@ func (r *refusals) translate(err error) error {
 	}
 	for node, other := range r.blockers {
 		if other != blocker {
-			r.owners[node] = "" // it holds another resource
+			r.owners[node] = "" // it holds another key
 		}
 	}
 	err = r.form.blocked(blocker, mostOf(r.owners[:]))

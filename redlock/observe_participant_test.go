@@ -48,13 +48,13 @@ func TestInspectShowsReaders(t *testing.T) {
 		}()
 		time.Sleep(50 * ms)
 		require.True(t, inspect(t, c, "r").WriterWaits)
-		m.forget("lock:r:mark")
-		m.nodes[0].DB().Set("lock:r:mark", "x", time.Hour)
+		m.forget("lock:r:redlock:mark")
+		m.nodes[0].DB().Set("lock:r:redlock:mark", "x", time.Hour)
 		stop()
 		require.ErrorIs(t, <-done, context.Canceled)
 		time.Sleep(time.Second)
 		require.False(t, inspect(t, c, "r").WriterWaits, "one node is no quorum")
-		m.forget("lock:r:mark")
+		m.forget("lock:r:redlock:mark")
 
 		// One whose time is over is no reader, though it stays in the set.
 		time.Sleep(9 * time.Second)
@@ -84,12 +84,12 @@ func TestInspectOfReadersWithoutAQuorum(t *testing.T) {
 		lock, err := c.RW("r").Read().TryAcquire(t.Context(), 10*time.Second)
 		require.NoError(t, err)
 		time.Sleep(2 * ms)
-		m.nodes[0].DB().Delete("r:readers")
+		m.nodes[0].DB().Delete("r:redlock:readers")
 		found := inspect(t, c, "r")
 		require.Equal(t, StateShared, found.State)
 		require.Equal(t, 2, found.Agree)
 		require.Equal(t, []int{1, 2}, found.Readers[1].Nodes)
-		m.nodes[1].DB().Delete("r:readers")
+		m.nodes[1].DB().Delete("r:redlock:readers")
 		found = inspect(t, c, "r")
 		require.Equal(t, StateFree, found.State)
 		require.Equal(t, 2, found.Agree)
@@ -156,7 +156,7 @@ func TestInspectShowsPermits(t *testing.T) {
 		_, err := c.Semaphore("s", 2).TryAcquire(t.Context(), 10*time.Second)
 		require.ErrorIs(t, err, ErrHeld)
 		for _, n := range m.nodes[:2] {
-			n.DB().Set("s:permits", permitsRecord(10*time.Second, "2", "3"), 10*time.Second)
+			n.DB().Set("s:redlock:permits", permitsRecord(10*time.Second, "2", "3"), 10*time.Second)
 		}
 		found = inspect(t, c, "s")
 		require.Equal(t, 2, found.Permits)
@@ -227,7 +227,7 @@ func TestInspectIsBounded_R32(t *testing.T) {
 				text.WriteString(strconv.FormatInt(ends, 10) + " " + strings.Repeat("x", 90) + strconv.Itoa(100_000+i) + "\n")
 			}
 			for _, node := range m.nodes {
-				node.DB().Set("r:readers", text.String(), 24*time.Hour)
+				node.DB().Set("r:redlock:readers", text.String(), 24*time.Hour)
 			}
 		}
 		for _, n := range []int{20, 21, 1024, 1025, 3000} {
@@ -252,7 +252,7 @@ func TestInspectIsBounded_R32(t *testing.T) {
 			require.Equal(t, 1, node.Connects)
 		}
 		for _, n := range m.nodes[:2] {
-			n.DB().Set("s:permits", permitsRecord(time.Hour, "1024"), time.Hour)
+			n.DB().Set("s:redlock:permits", permitsRecord(time.Hour, "1024"), time.Hour)
 			for i := range 1024 {
 				n.DB().Set("s#"+strconv.Itoa(i), "a", time.Hour)
 			}

@@ -2,10 +2,8 @@ package redlock
 
 import (
 	"context"
-	"strings"
 	"time"
 
-	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
@@ -31,13 +29,13 @@ type RWLock struct {
 }
 
 // RW returns the read/write lock on a resource. Calls of an RWLock whose name
-// cannot be locked return ErrResource, also if the name ends in ":readers" or
-// ":mark", which are keys that it uses itself.
+// cannot be locked return ErrResource.
 //
 // Readers and writers that wait are not served in turn. Writers have
 // precedence: while one waits for the readers to finish, no new reader is let
-// in. So a reader that tries to read again may have to wait for a writer that
-// waits for its own first lock: with a context of the first it is ErrNested.
+// in. So a holder must not wait for a second read lock: a writer may wait for
+// its first one, and keep it out. With the context of a hold that reads, such a
+// call returns ErrNested at once.
 //
 // The masters' user needs further rights: see docs/deploy.md,
 // "Users and rights".
@@ -61,8 +59,8 @@ const markTime = 300 * time.Millisecond
 
 // The keys of a read/write lock besides the writer's.
 const (
-	readersSuffix = ":readers"
-	markSuffix    = ":mark"
+	readersSuffix = reserved + "readers"
+	markSuffix    = reserved + "mark"
 	rwKeys        = 3
 	readersPlace  = 2 // of the readers among the keys
 )
@@ -82,8 +80,8 @@ func (rw RWLock) Write() Locker { return Locker{rw.client, rw.name, rw.try, rw.w
 // the validity of the read lock is over, or it is none of this RWLock; and
 // otherwise as for TryAcquire. With an error, the read lock is as it was.
 func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Lock, error) {
-	if err := rw.check(&read, reading); err != nil {
-		return Lock{}, named(rw.name, err)
+	if !rw.granted(&read, reading) || read.Validity() <= 0 {
+		return Lock{}, named(rw.name, ErrNotHeld)
 	}
 	f := *rw.try
 	f.other = read.token
@@ -96,12 +94,17 @@ func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Loc
 // a Hold must not be downgraded: the hold would be lost.
 //
 // With an error, neither lock is held, as if the write lock had been released.
-// The error is ErrNotHeld if the validity of the write lock is over, if it is
-// none of this RWLock, or if there is no quorum and a node says that it has
-// lost the lock; and otherwise as for TryAcquire.
+// The error is ErrNotHeld if the validity of the write lock is over, or if
+// there is no quorum and a node says that it has lost the lock; and otherwise
+// as for TryAcquire. It is also ErrNotHeld for a lock that is none of this
+// RWLock's writers, which is left as it is.
 func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (Lock, error) {
-	if err := rw.check(&write, writing); err != nil {
-		return Lock{}, named(rw.name, err)
+	switch {
+	case !rw.granted(&write, writing):
+		return Lock{}, named(rw.name, ErrNotHeld)
+	case write.Validity() <= 0:
+		rw.client.abandon(write) // an extension may have come late
+		return Lock{}, named(rw.name, ErrNotHeld)
 	}
 	f := *rw.read
 	f.other = write.token
@@ -120,12 +123,9 @@ func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (
 	return lock, nil
 }
 
-// check refuses locks that are not held, or not of this RWLock.
-func (rw RWLock) check(l *Lock, kind formKind) error {
-	if l.client != rw.client || !l.form.is(kind) || l.resource != rw.name || l.Validity() <= 0 {
-		return ErrNotHeld
-	}
-	return nil
+// granted reports whether a lock was granted by this RWLock.
+func (rw RWLock) granted(l *Lock, kind formKind) bool {
+	return l.client == rw.client && l.form.is(kind) && l.resource == rw.name
 }
 
 // attempt is one attempt for a form.
@@ -133,17 +133,6 @@ func (rw RWLock) attempt(ctx context.Context, f *form, ttl time.Duration) (Lock,
 	lock := Lock{client: rw.client, resource: rw.name, form: f, ttl: ttl}
 	err := rw.client.try(ctx, 1, &lock)
 	return lock, named(rw.name, err)
-}
-
-// checkSuffixes refuses what cannot be locked, and names that end as those of
-// keys that a Locker uses itself do.
-func checkSuffixes(name string, suffixes ...string) error {
-	for _, suffix := range suffixes {
-		if strings.HasSuffix(name, suffix) {
-			return errtext.Wrap("redlock: such a resource must not end in "+suffix, ErrResource)
-		}
-	}
-	return checkLockable(name)
 }
 
 // The commands of read/write locks. A writer is extended and released as a

@@ -39,7 +39,7 @@ func TestReadersShareAndAWriterIsAlone(t *testing.T) {
 		require.NoError(t, err)
 		require.Greater(t, longer.Validity(), time.Minute)
 
-		m.forget("r:readers")
+		m.forget("r:redlock:readers")
 		written, err := a.Write().TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
 		_, err = b.Write().TryAcquire(t.Context(), time.Minute)
@@ -264,6 +264,47 @@ func TestDowngrade(t *testing.T) {
 	})
 }
 
+// A write lock that is downgraded after its validity is released: the nodes may
+// have lengthened its keys for an extension that came too late. A lock that is
+// none of the RWLock's writers is left alone.
+func TestDowngradeAfterTheValidity_R7(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{NodeTimeout: 100 * ms})
+		rw := c.RW("r")
+		write, err := rw.Write().TryAcquire(t.Context(), time.Second)
+		require.NoError(t, err)
+		time.Sleep(960 * ms)
+		for i := range m.nodes {
+			m.delay(i, 70*ms)
+		}
+		_, err = write.Extend(t.Context(), time.Minute)
+		require.ErrorIs(t, err, ErrExpired)
+		for i := range m.nodes {
+			m.delay(i, 2*ms)
+		}
+		require.Equal(t, 3, m.keys())
+		other, err := m.client(t, Config{}).RW("r").Downgrade(t.Context(), write, time.Minute)
+		require.ErrorIs(t, err, ErrNotHeld, "of another client")
+		require.Zero(t, other)
+		_, err = c.RW("s").Downgrade(t.Context(), write, time.Minute)
+		require.ErrorIs(t, err, ErrNotHeld, "of another name")
+		time.Sleep(5 * ms)
+		require.Equal(t, 3, m.keys(), "it is left as it is")
+		_, err = rw.Downgrade(t.Context(), write, time.Minute)
+		require.ErrorIs(t, err, ErrNotHeld)
+		time.Sleep(2 * ms)
+		require.Zero(t, m.keys())
+		read, err := rw.Read().TryAcquire(t.Context(), time.Second)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		_, err = rw.Downgrade(t.Context(), read, time.Minute)
+		require.ErrorIs(t, err, ErrNotHeld, "a reader")
+		require.ErrorIs(t, read.Release(t.Context()), ErrNotHeld)
+		_, err = rw.Downgrade(t.Context(), Lock{}, time.Minute)
+		require.ErrorIs(t, err, ErrNotHeld, "none")
+	})
+}
+
 // A node that does not hear of a downgrade, or not in time, forgets the writer
 // when the reader is released. A downgrade without a quorum leaves nothing.
 func TestDowngradeThatIsNotHeard_R7(t *testing.T) {
@@ -276,7 +317,7 @@ func TestDowngradeThatIsNotHeard_R7(t *testing.T) {
 		read, err := rw.Downgrade(t.Context(), write, time.Minute)
 		require.NoError(t, err)
 		require.ElementsMatch(t, []string{"r"}, m.nodes[0].Keys())
-		require.ElementsMatch(t, []string{"r:readers"}, m.nodes[1].Keys())
+		require.ElementsMatch(t, []string{"r:redlock:readers"}, m.nodes[1].Keys())
 		require.NoError(t, read.Release(t.Context()))
 		m.nodes[0].Resume()
 		time.Sleep(2 * time.Second)
@@ -403,7 +444,7 @@ func TestHoldsOfReadersAreLost_R13(t *testing.T) {
 			h, err := k.Hold(t.Context(), HoldOptions{TTL: time.Second})
 			require.NoError(t, err)
 			m.forget("r")
-			m.forget("r:readers")
+			m.forget("r:redlock:readers")
 			<-h.Context().Done()
 			require.ErrorIs(t, h.Err(), ErrLost)
 			require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
@@ -416,7 +457,7 @@ func TestHoldsOfReadersAreLost_R13(t *testing.T) {
 func TestNamesOfReadWriteLocks(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
-		for _, name := range []string{"", "redlock:seal", "a:readers", "a:mark", string(make([]byte, 1025))} {
+		for _, name := range []string{"", "redlock:seal", "a:redlock:readers", string(make([]byte, 1025))} {
 			for _, k := range []Locker{c.RW(name).Read(), c.RW(name).Write()} {
 				_, err := k.TryAcquire(t.Context(), time.Second)
 				require.ErrorIs(t, err, ErrResource, "%q", name)

@@ -47,10 +47,9 @@ const MaxPermits = 1024
 // caller may hold several, and nothing keeps callers from waiting for each
 // other.
 //
-// Calls return ErrResource if the name cannot be locked, if it ends in
-// ":permits" or ":mark", or for another number of permits. The keys are
-// name#0, name#1 and so on, name:permits and name:mark. Permits have no fencing
-// number.
+// Calls return ErrResource if the name cannot be locked, or for another number
+// of permits. Those have the keys name#0, name#1 and so on, which exclude plain
+// locks on them. Permits have no fencing number.
 func (c *Client) Semaphore(name string, permits int) Locker {
 	f := form{kind: permit, names: []string{name}, text: name, permits: permits, last: new(atomic.Int32)}
 	f.last.Store(-1)
@@ -68,7 +67,7 @@ const permitMark = (fallbackMost + 500*time.Millisecond) * 4 / 3
 
 const (
 	permitSeparator = "#"
-	permitsSuffix   = ":permits"
+	permitsSuffix   = reserved + "permits"
 	permitKeys      = 3
 )
 
@@ -76,7 +75,7 @@ func (f *form) checkPermits() error {
 	if f.permits < 1 || f.permits > MaxPermits {
 		return errtext.Wrap(fmt.Sprintf("redlock: a semaphore of %d permits: there must be 1 to %d", f.permits, MaxPermits), ErrResource)
 	}
-	return checkSuffixes(f.names[0], permitsSuffix, markSuffix)
+	return nil
 }
 
 // permitRounds is how many permits an attempt asks for, one after another,

@@ -41,7 +41,7 @@ func TestSemaphore(t *testing.T) {
 			require.NoError(t, lock.Release(t.Context()))
 		}
 		time.Sleep(5 * ms)
-		require.Equal(t, map[string]int{"s:permits": 3}, m.sets())
+		require.Equal(t, map[string]int{"s:redlock:permits": 3}, m.sets())
 		time.Sleep(2*time.Minute + time.Second)
 		require.Zero(t, m.keys(), "the record goes a second after the permits")
 	})
@@ -219,7 +219,7 @@ func TestAPermitGivenBackBesideAnOldMark(t *testing.T) {
 				held, err := m.client(t, Config{}).Semaphore("s", 1).TryAcquire(t.Context(), time.Minute)
 				require.NoError(t, err)
 				for _, n := range m.nodes {
-					n.DB().Set("s:mark", "", left)
+					n.DB().Set("s:redlock:mark", "", left)
 				}
 				k, got := m.client(t, Config{}).Semaphore("s", 1), make(chan time.Time, 1)
 				go func() {
@@ -269,7 +269,7 @@ func TestSemaphoresThatCannotBe(t *testing.T) {
 		c := m.client(t, Config{})
 		for _, k := range []Locker{
 			c.Semaphore("s", 0), c.Semaphore("s", -1), c.Semaphore("s", MaxPermits+1), c.Semaphore("", 1),
-			c.Semaphore("a:mark", 1), c.Semaphore("a:permits", 1), c.Semaphore("redlock:seal", 1),
+			c.Semaphore("a:redlock:permits", 1), c.Semaphore("redlock:seal", 1),
 		} {
 			_, err := k.TryAcquire(t.Context(), time.Second)
 			require.ErrorIs(t, err, ErrResource)
@@ -283,7 +283,7 @@ func TestSemaphoresThatCannotBe(t *testing.T) {
 		}
 		for _, numbers := range [][]string{{"2", "something else"}, {"1025"}, {"0"}, {"02"}, {"-1"}, {"1.5"}} {
 			for _, n := range m.nodes {
-				n.DB().Set("x:permits", permitsRecord(-time.Hour, numbers...), 0)
+				n.DB().Set("x:redlock:permits", permitsRecord(-time.Hour, numbers...), 0)
 			}
 			_, err := c.Semaphore("x", 2).TryAcquire(t.Context(), time.Second)
 			require.ErrorIs(t, err, ErrNoQuorum, "%q", numbers)

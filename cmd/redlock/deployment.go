@@ -192,7 +192,8 @@ const mostVote = time.Second
 // checkResource refuses what package redlock would refuse, before anything is
 // started.
 func checkResource(name string) error {
-	if len(name) < 1 || len(name) > 1024 || name == "redlock:seal" || name == "redlock:opening" || name == "redlock:fence" {
+	if len(name) < 1 || len(name) > 1024 || strings.Contains(name, ":redlock:") ||
+		name == "redlock:seal" || name == "redlock:opening" || name == "redlock:fence" {
 		return redlock.ErrResource
 	}
 	return nil

@@ -19,6 +19,22 @@ type form struct {
 // is reports whether one of the flags was given.
 func (f *form) is() bool { return *f != form{} }
 
+// inTheWay reports whether participants that a quorum has, besides a holder,
+// refuse an attempt that does not wait.
+func (f *form) inTheWay(found redlock.Inspection) bool {
+	switch {
+	case f.Shared:
+		return found.WriterWaits
+	case f.Exclusive:
+		return len(onQuorum(found, found.Readers)) > 0
+	case f.Permits != nil:
+		return found.Permits > 0 && len(onQuorum(found, found.PermitsHeld)) >= min(found.Permits, *f.Permits)
+	case f.Fair:
+		return len(onQuorum(found, found.Queue)) > 0
+	}
+	return false
+}
+
 // validateForm refuses what such locks do not have.
 func (c *runCommand) validateForm() error {
 	switch {

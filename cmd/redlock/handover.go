@@ -109,8 +109,8 @@ func (h handover) here() bool {
 	return ok && boot == h.boot
 }
 
-// adopt makes it a lock of a client with the same owner. Its validity is by the clock that gives
-// less; on another machine it has none (R4).
+// adopt makes it a lock of a client with the same owner. Its validity is by the
+// clock that gives less; on another machine it has none (R4).
 func (h handover) adopt(client *redlock.Client, resource string) (redlock.Lock, error) {
 	var until time.Time
 	if h.here() {

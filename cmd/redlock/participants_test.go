@@ -66,7 +66,7 @@ func TestStatusOfReaders_R27(t *testing.T) {
 	assert.Equal(t, exitHeld, got.code)
 	assert.Contains(t, got.stderr, `resource "prices" is shared on `)
 
-	do(t, servers[:1], "ZREM", "prices:readers", string(token[:]))
+	do(t, servers[:1], "ZREM", "prices:redlock:readers", string(token[:]))
 	r = statusOf(t, nodes, "prices", exitOK)
 	require.Len(t, r.Readers, 2)
 	assert.Equal(t, []int{1, 2}, r.Readers[0].Nodes)
@@ -78,9 +78,9 @@ func TestStatusOfReaders_R27(t *testing.T) {
 	r = statusOf(t, nodes, "prices", exitOK)
 	assert.Equal(t, verdictShared, r.Verdict)
 	assert.NotEmpty(t, r.Nodes[2].Error)
-	do(t, servers[1:2], "DEL", "prices:readers")
+	do(t, servers[1:2], "DEL", "prices:redlock:readers")
 	assert.Equal(t, verdictUnclear, statusOf(t, nodes, "prices", exitOK).Verdict)
-	do(t, servers[:1], "DEL", "prices:readers")
+	do(t, servers[:1], "DEL", "prices:redlock:readers")
 	assert.Equal(t, verdictFree, statusOf(t, nodes, "prices", exitOK).Verdict)
 	require.NoError(t, servers[1].Kill())
 	assert.Equal(t, verdictUnknown, statusOf(t, nodes, "prices", exitNoQuorum).Verdict)
@@ -118,7 +118,7 @@ func TestStatusOfPermits(t *testing.T) {
 	assert.Equal(t, exitHeld, got.code)
 	assert.Contains(t, got.stderr, "3 of 3 permits held, 0 free")
 	ends := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
-	do(t, servers[:1], "ZADD", "workers:permits", ends, "2", ends, "3")
+	do(t, servers[:1], "ZADD", "workers:redlock:permits", ends, "2", ends, "3")
 	r = statusOf(t, nodes, "workers", exitOK)
 	assert.Equal(t, 3, r.Permits)
 	assert.Equal(t, 2, r.Nodes[0].Permits)
@@ -168,15 +168,15 @@ func TestStatusOfAQueue(t *testing.T) {
 // and make no lock look held.
 func TestStatusBesideKeysOfOtherPrograms(t *testing.T) {
 	servers, nodes := masters(t, 3)
-	for _, name := range []string{"jobs:queue", "jobs:readers"} {
+	for _, name := range []string{"jobs:redlock:queue", "jobs:redlock:readers"} {
 		do(t, servers, "ZADD", name, "1", "secret", "2", "other")
 	}
-	do(t, servers, "RPUSH", "lists:queue", "secret")
-	do(t, servers, "SADD", "lists:readers", "secret")
-	do(t, servers, "HSET", "lists:permits", "secret", "1")
-	do(t, servers, "SET", "texts:queue", "secret")
-	do(t, servers, "SET", "texts:readers", "secret")
-	do(t, servers, "SET", "texts:permits", "secret")
+	do(t, servers, "RPUSH", "lists:redlock:queue", "secret")
+	do(t, servers, "SADD", "lists:redlock:readers", "secret")
+	do(t, servers, "HSET", "lists:redlock:permits", "secret", "1")
+	do(t, servers, "SET", "texts:redlock:queue", "secret")
+	do(t, servers, "SET", "texts:redlock:readers", "secret")
+	do(t, servers, "SET", "texts:redlock:permits", "secret")
 	do(t, servers, "SET", "texts#0", "secret")
 	for _, name := range []string{"jobs", "lists", "texts"} {
 		r := statusOf(t, nodes, name, exitOK)
@@ -187,7 +187,7 @@ func TestStatusBesideKeysOfOtherPrograms(t *testing.T) {
 	}
 	// These are in the way of writers, so they are shown, and their content is
 	// not.
-	do(t, servers, "ZADD", "far:readers", "+inf", "secret\x1b[2J")
+	do(t, servers, "ZADD", "far:redlock:readers", "+inf", "secret\x1b[2J")
 	got := within("status", nodes, "far")
 	assert.Contains(t, got.stdout, "read by 1")
 	assert.NotContains(t, got.stdout, "secret")

@@ -224,7 +224,7 @@ func superviseCommand(p *process, guard *supervise.Guard, command *supervise.Com
 func (c *runCommand) hold(p *process, d *deployment, client *redlock.Client) (hold *redlock.Hold, asked *contest, err error) {
 	options := redlock.HoldOptions{TTL: c.TTL, MinHold: c.MinHold, Heal: c.Heal}
 	try, wait := c.holders(client)
-	asked = &contest{client: client, resource: c.Resource, most: c.MinHold / 2, try: func(ctx context.Context) (err error) {
+	asked = &contest{client: client, resource: c.Resource, most: c.MinHold / 2, inTheWay: c.inTheWay, try: func(ctx context.Context) (err error) {
 		hold, err = try(ctx, options)
 		if held := (*redlock.HeldError)(nil); errors.As(err, &held) && held.Resource != "" {
 			asked.resource = held.Resource // the one of several that is in the way

@@ -100,6 +100,9 @@ type contest struct {
 	// the time for which the winner keeps the lock, or a second client would
 	// get it afterwards.
 	most time.Duration
+	// inTheWay reports whether others than a holder are in the way. If nil,
+	// none can be.
+	inTheWay func(redlock.Inspection) bool
 
 	// found is what the nodes last said of the resource, nil if they were not
 	// asked or have not answered. It is for messages, and decides nothing.
@@ -135,8 +138,9 @@ func (c *contest) run(ctx context.Context) error {
 	}
 }
 
-// decided reports whether a quorum of nodes names one holder, or keys of
-// another kind are in the way. It ignores nodes that do not answer in time.
+// decided reports whether a quorum of nodes names one holder or others that are
+// in the way, or keys of another kind are. It ignores nodes that do not answer
+// in time.
 func (c *contest) decided(ctx context.Context, patience time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -144,7 +148,7 @@ func (c *contest) decided(ctx context.Context, patience time.Duration) bool {
 		return false
 	}
 	v := judge(*c.found, nil)
-	return v == verdictHeld || v == verdictForeign
+	return v == verdictHeld || v == verdictForeign || c.inTheWay != nil && c.inTheWay(*c.found)
 }
 
 // look asks the nodes for the holder of the resource, and reports whether a

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -86,4 +87,100 @@ func TestContestEnds(t *testing.T) {
 		c.try = func(context.Context) error { time.AfterFunc(1, func() { interrupt(signal) }); return redlock.ErrHeld }
 		require.ErrorIs(t, c.run(ctx), signal)
 	})
+}
+
+// What refuses an attempt depends on its form, and what less than a quorum has
+// decides nothing: those who have it may be asking at the same instant.
+func TestWhatIsInTheWay(t *testing.T) {
+	one, two := 1, 2
+	some, most := []int{0, 4}, []int{0, 2, 4}
+	on := func(nodes ...[]int) (all []redlock.Participant) {
+		for i, n := range nodes {
+			all = append(all, redlock.Participant{Number: i, Nodes: n})
+		}
+		return all
+	}
+	shared, exclusive, fair, first, second := form{Shared: true}, form{Exclusive: true}, form{Fair: true}, form{Permits: &one}, form{Permits: &two}
+	for _, c := range []struct {
+		found redlock.Inspection
+		want  []form
+	}{
+		{redlock.Inspection{}, nil},
+		{redlock.Inspection{Readers: on(some, some)}, nil},
+		{redlock.Inspection{Readers: on(most, some)}, []form{exclusive}},
+		{redlock.Inspection{WriterWaits: true}, []form{shared}},
+		{redlock.Inspection{Permits: 2, PermitsHeld: on(some, most)}, []form{first}},
+		{redlock.Inspection{Permits: 2, PermitsHeld: on(most, most)}, []form{first, second}},
+		{redlock.Inspection{Permits: 1, PermitsHeld: on(most)}, []form{first, second}},
+		{redlock.Inspection{Permits: 1, PermitsHeld: on(some)}, nil},
+		{redlock.Inspection{Queue: on(some)}, nil},
+		{redlock.Inspection{Queue: on(some, most)}, []form{fair}},
+	} {
+		c.found.Nodes = make([]redlock.InspectedNode, 5)
+		var got []form
+		for _, f := range []form{{}, shared, exclusive, fair, first, second} {
+			if f.inTheWay(c.found) {
+				got = append(got, f)
+			}
+		}
+		require.Equal(t, c.want, got, "%+v", c.found)
+	}
+}
+
+// An attempt for a lock of any form that does not wait ends as soon as a quorum
+// of nodes shows what is in its way.
+func TestContestKnowsWhatIsInTheWay(t *testing.T) {
+	one, two := 1, 2
+	for name, c := range map[string]struct {
+		form
+		before func(ctx context.Context, client *redlock.Client)
+	}{
+		"a reader": {form{Exclusive: true}, func(ctx context.Context, client *redlock.Client) {
+			_, _ = client.RW("job").Read().TryAcquire(ctx, time.Hour)
+		}},
+		"a writer": {form{Shared: true}, func(ctx context.Context, client *redlock.Client) {
+			_, _ = client.RW("job").Write().TryAcquire(ctx, time.Hour)
+		}},
+		"a writer that waits": {form{Shared: true}, func(ctx context.Context, client *redlock.Client) {
+			_, _ = client.RW("job").Read().TryAcquire(ctx, time.Hour)
+			go client.RW("job").Write().Acquire(ctx, time.Hour)
+		}},
+		"the permit": {form{Permits: &one}, func(ctx context.Context, client *redlock.Client) {
+			_, _ = client.Semaphore("job", 1).TryAcquire(ctx, time.Hour)
+		}},
+		"both permits": {form{Permits: &two}, func(ctx context.Context, client *redlock.Client) {
+			_, _ = client.Semaphore("job", 2).TryAcquire(ctx, time.Hour)
+			_, _ = client.Semaphore("job", 2).TryAcquire(ctx, time.Hour)
+		}},
+		"more permits than that": {form{Permits: &one}, func(ctx context.Context, client *redlock.Client) {
+			_, _ = client.Semaphore("job", 3).TryAcquire(ctx, time.Hour)
+			_, _ = client.Semaphore("job", 3).TryAcquire(ctx, time.Hour)
+		}},
+		"a queue": {form{Fair: true}, func(ctx context.Context, client *redlock.Client) {
+			_, _ = client.Fair("job").TryAcquire(ctx, time.Hour)
+			go client.Fair("job").Acquire(ctx, time.Hour)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := redlocktest.New(t, 5)
+				for _, n := range d.Nodes() {
+					n.Delay(time.Millisecond)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				c.before(ctx, d.Client(t, forgetful))
+				time.Sleep(100 * time.Millisecond)
+				run := runCommand{waiting: waiting{NoWait: true}, form: c.form, Resource: "job"}
+				run.TTL = time.Minute
+				p := &process{signals: make(chan os.Signal)}
+				begun := time.Now()
+				hold, _, err := run.hold(p, &deployment{Timeout: time.Second}, d.Client(t, forgetful))
+				t.Log(time.Since(begun))
+				require.ErrorIs(t, err, redlock.ErrHeld)
+				require.Nil(t, hold)
+				require.Less(t, time.Since(begun), 20*time.Millisecond)
+			})
+		})
+	}
 }

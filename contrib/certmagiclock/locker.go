@@ -36,7 +36,7 @@ import (
 // Options configure a Locker. The zero value works.
 type Options struct {
 	// Prefix precedes certmagic's names. If zero, "certmagic:". At most 953
-	// bytes.
+	// bytes, without ":redlock:".
 	Prefix string
 	// TTL is how long a lock outlives a process that dies. A process that lives
 	// renews its lock, however long a certificate takes. If zero, 30 s.
@@ -45,7 +45,7 @@ type Options struct {
 
 // A Locker is a certmagic.Locker, a certmagic.TryLocker and a
 // certmagic.LockLeaseRenewer. Names may have any length and any bytes: a name
-// that is too long for a resource is replaced by its hash. A Locker is safe for
+// that cannot be a resource is replaced by its hash. A Locker is safe for
 // concurrent use. The caller owns the client; the Locker starts no goroutine
 // and does not need to be closed.
 type Locker struct {
@@ -68,11 +68,11 @@ func New(client *redlock.Client, options Options) (*Locker, error) {
 	if options.TTL == 0 {
 		options.TTL = 30 * time.Second
 	}
-	switch {
-	case len(options.Prefix) > resource.LongestPrefix:
-		return nil, fmt.Errorf("certmagiclock: Prefix has more than %d bytes", resource.LongestPrefix)
-	case options.TTL < 0:
+	if options.TTL < 0 {
 		return nil, errors.New("certmagiclock: TTL is negative")
+	}
+	if err := resource.CheckPrefix("certmagiclock", options.Prefix); err != nil {
+		return nil, err
 	}
 	return &Locker{
 		client: client, prefix: options.Prefix, hold: redlock.HoldOptions{TTL: options.TTL},

@@ -25,7 +25,8 @@ import (
 
 // Options configure a Locker. The zero value works.
 type Options struct {
-	// Prefix precedes the names of jobs. If zero, "cron:". At most 953 bytes.
+	// Prefix precedes the names of jobs. If zero, "cron:". At most 953 bytes,
+	// without ":redlock:".
 	Prefix string
 	// TTL is how long a lock outlives a process that dies, and so the longest
 	// time that the others then wait. A process that lives renews its lock,

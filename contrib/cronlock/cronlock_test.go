@@ -90,6 +90,23 @@ func TestOneProcessRunsAJob(t *testing.T) {
 	})
 }
 
+// A job of any name runs, also one whose lock would have the name of another
+// key of the masters.
+func TestJobsOfAnyName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		var o outcomes
+		locker := newLocker(t, d.Client(t, func(c *redlock.Config) { c.Fenced = true }), cronlock.Options{Done: o.done})
+		for i, name := range []string{"fence", "a:fence", "a:redlock:mark"} {
+			locker.Job(t.Context(), name, func(context.Context) error { return nil }).Run()
+			require.Len(t, o.all, i+1)
+			require.NoError(t, o.last(), name)
+		}
+		_, err := cronlock.New(d.Client(t), cronlock.Options{Prefix: "app:redlock:"})
+		require.ErrorContains(t, err, "cronlock: Prefix")
+	})
+}
+
 // A job that is still running is not started again, here or elsewhere.
 func TestALongJobIsLockedWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -11,9 +11,10 @@
 //
 // With a Locker, each run of a job goes to the scheduler that is first; with an
 // Elector, all runs of all jobs go to the scheduler that leads. An Elector is
-// stricter about the masters: see there. gocron cannot tell a running job that its lock or its leadership was lost. A job for which
-// that matters should work under Elector.Context, or take a lock of its own
-// with redlock.Client.Do, which passes it a context.
+// stricter about the masters: see there. gocron cannot tell a running job that
+// its lock or its leadership was lost. A job for which that matters should work
+// under Elector.Context, or take a lock of its own with redlock.Client.Do,
+// which passes it a context.
 package gocronlock
 
 import (
@@ -27,7 +28,7 @@ import (
 // Options configure a Locker or an Elector. The zero value works.
 type Options struct {
 	// Prefix precedes the names of jobs and, followed by "leader:", those of
-	// elections. If zero, "gocron:". At most 953 bytes.
+	// elections. If zero, "gocron:". At most 953 bytes, without ":redlock:".
 	Prefix string
 	// TTL is how long a lock outlives a process that dies, and so the longest
 	// time that the others then wait. A process that lives renews its lock,

@@ -17,7 +17,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -33,7 +32,8 @@ type Options struct {
 	// a stranger's request as it is, since a stranger could lock the keys of
 	// others: put the authenticated user in front of it.
 	Key func(*http.Request) string
-	// Prefix precedes the keys. If zero, "http:". At most 953 bytes.
+	// Prefix precedes the keys. If zero, "http:". At most 953 bytes, without
+	// ":redlock:".
 	Prefix string
 	// TTL is how long a lock outlives a process that dies. A process that lives
 	// renews its lock, however long the request takes. If zero, 30 s.
@@ -91,10 +91,11 @@ func New(client *redlock.Client, options Options) (func(http.Handler) http.Handl
 	switch {
 	case o.Key == nil:
 		return nil, errors.New("httplock: Key is not set")
-	case len(o.Prefix) > resource.LongestPrefix:
-		return nil, fmt.Errorf("httplock: Prefix has more than %d bytes", resource.LongestPrefix)
 	case o.TTL < 0 || o.Wait < 0 || o.RetryAfter < 0:
 		return nil, errors.New("httplock: TTL, Wait and RetryAfter must not be negative")
+	}
+	if err := resource.CheckPrefix("httplock", o.Prefix); err != nil {
+		return nil, err
 	}
 	return func(next http.Handler) http.Handler { return &handler{client, o, next} }, nil
 }

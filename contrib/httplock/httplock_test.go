@@ -42,6 +42,23 @@ func ask(ctx context.Context, h http.Handler, key string) *httptest.ResponseReco
 	return w
 }
 
+// Every key is served, also one whose lock would have the name of another key
+// of the masters.
+func TestKeysThatNoLockHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		for _, fenced := range []bool{false, true} {
+			h := service(t, d.Client(t, func(c *redlock.Config) { c.Fenced = fenced }), httplock.Options{},
+				func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+			for _, key := range []string{"fence", "order:fence", "order:redlock:mark", strings.Repeat("k", 2000)} {
+				require.Equal(t, http.StatusNoContent, ask(t.Context(), h, key).Code, key)
+			}
+		}
+		_, err := httplock.New(d.Client(t), httplock.Options{Key: byKey, Prefix: "app:redlock:"})
+		require.ErrorContains(t, err, "httplock: Prefix")
+	})
+}
+
 // Requests with one key in several processes are handled one at a time: those
 // that do not wait are refused, those that wait are handled later.
 func TestOneAtATime(t *testing.T) {

@@ -26,11 +26,11 @@ const (
 func Options(adapter, prefix string, ttl, minHold time.Duration) (redlock.HoldOptions, error) {
 	ttl = cmp.Or(ttl, DefaultTTL)
 	minHold = cmp.Or(minHold, min(DefaultMinHold, ttl))
-	switch {
-	case len(prefix) > resource.LongestPrefix:
-		return redlock.HoldOptions{}, fmt.Errorf("%s: Prefix has more than %d bytes", adapter, resource.LongestPrefix)
-	case ttl <= 0 || minHold > ttl:
+	if ttl <= 0 || minHold > ttl {
 		return redlock.HoldOptions{}, fmt.Errorf("%s: TTL must be positive and at least MinHold", adapter)
+	}
+	if err := resource.CheckPrefix(adapter, prefix); err != nil {
+		return redlock.HoldOptions{}, err
 	}
 	return redlock.HoldOptions{TTL: ttl, MinHold: max(minHold, 0)}, nil
 }

@@ -17,16 +17,18 @@ type claim struct {
 
 // What keys of locks are, by the end of their names.
 const (
-	readersEnd = ":readers" // readers and the end of each one's time
-	permitsEnd = ":permits" // numbers of permits, with the end of the last permit of each
-	turnEnd    = ":turn"    // which waiter has the lock
-	leasesPart = ":queue:"  // a caller that waits
+	readersEnd = ":redlock:readers" // readers and the end of each one's time
+	permitsEnd = ":redlock:permits" // numbers of permits, with the end of the last permit of each
+	turnEnd    = ":redlock:turn"    // which waiter has the lock
+	leasesPart = ":redlock:queue:"  // a caller that waits
 )
 
 // lives are keys of locks that no holder has, and that end by themselves: the
 // longest that each lives after it was last set.
 var lives = map[string]time.Duration{
-	":mark": 2 * time.Second, ":queue": time.Minute + time.Second, ":ticket": time.Minute + time.Second,
+	":redlock:mark":   2 * time.Second,
+	":redlock:queue":  time.Minute + time.Second,
+	":redlock:ticket": time.Minute + time.Second,
 }
 
 // claims returns the claims of a key. In a rest no caller waits.

@@ -208,7 +208,7 @@ func (k *worker) redraws(t *wish, r *round) bool {
 	for node, text := range r.texts {
 		if n, stale := strings.CutPrefix(text, "3 "); stale {
 			ticket, _ := strconv.ParseInt(n, 10, 64)
-			late = max(late, ticket)
+			late, u.let = max(late, ticket), u.let&^bit(node)
 		} else if text != "" {
 			u.let |= bit(node)
 		}

@@ -138,7 +138,7 @@ func crowded(holders []*tenure) bool {
 
 // ofLockers are the ends of keys of such locks that no holder owns: they end by
 // themselves.
-var ofLockers = []string{"w:mark", "w:readers", "s:mark", "s:permits", "f:ticket", "f:queue"}
+var ofLockers = []string{"w:redlock:mark", "w:redlock:readers", "s:redlock:mark", "s:redlock:permits", "f:redlock:ticket", "f:redlock:queue"}
 
 func isOfLockers(key string) bool {
 	for _, end := range ofLockers {
@@ -146,5 +146,5 @@ func isOfLockers(key string) bool {
 			return true
 		}
 	}
-	return strings.Contains(key, "f:queue:") || strings.HasSuffix(key, "f:turn")
+	return strings.Contains(key, "f:redlock:queue:") || strings.HasSuffix(key, "f:redlock:turn")
 }
