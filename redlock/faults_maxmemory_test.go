@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// At maxmemory, locks on several resources and those of readers and writers do
-// as plain ones do: new ones are refused, and those that are held are renewed
-// and released (R25). A downgrade succeeds as well. Readers whose time is over
-// must change nothing: if a script removed them first, the server would refuse
-// none of its later writes.
+// At maxmemory, locks on several resources, fair ones and those of readers and
+// writers do as plain ones do: new ones are refused, and those that are held
+// are renewed and released (R25). A downgrade succeeds as well. Readers and
+// waiters whose time is over must change nothing: if a script removed them
+// first, the server would refuse none of its later writes.
 func TestLocksAtMaxmemory_R25(t *testing.T) {
 	f := newFleet(t, 1)
 	c := f.client(redlock.Config{Forgetful: true})
@@ -30,6 +30,7 @@ func TestLocksAtMaxmemory_R25(t *testing.T) {
 	}
 	add("plain")(c.Hold(ctx, "plain", second))
 	add("several")(c.HoldAll(ctx, []string{"one", "two"}, second))
+	add("fair")(c.Fair("fair").Hold(ctx, second))
 	add("read")(rw.Read().Hold(ctx, second))
 	add("write")(c.RW("w").Write().Hold(ctx, second))
 	write, err := c.RW("turned").Write().TryAcquire(ctx, time.Minute)
@@ -37,6 +38,7 @@ func TestLocksAtMaxmemory_R25(t *testing.T) {
 	for _, name := range []string{"r", "turned", "lapsed"} {
 		f.must(0, "ZADD", name+":redlock:readers", "1", "lapsed")
 	}
+	f.must(0, "ZADD", "lapsed:redlock:queue", "1", "lapsed")
 
 	f.must(0, "CONFIG", "SET", "maxmemory", "1")
 	time.Sleep(3 * time.Second)
@@ -56,6 +58,7 @@ func TestLocksAtMaxmemory_R25(t *testing.T) {
 	for _, name := range []string{"new", "lapsed"} {
 		script := refused(name, conn.ClassOOM, conn.ClassOther)
 		script(c.TryAcquireAll(ctx, []string{name, name + " 2"}, time.Second))
+		script(c.Fair(name).TryAcquire(ctx, time.Second))
 		script(c.RW(name).Read().TryAcquire(ctx, time.Second))
 		script(c.RW(name).Write().TryAcquire(ctx, time.Second))
 	}
@@ -69,6 +72,6 @@ func TestLocksAtMaxmemory_R25(t *testing.T) {
 	for kind, h := range holds {
 		require.NoError(t, h.Release(ctx), kind)
 	}
-	f.must(0, "DEL", "lapsed:redlock:readers") // no reader has set its TTL
+	f.must(0, "DEL", "lapsed:redlock:readers", "lapsed:redlock:queue", "fair:redlock:ticket") // of no TTL, and a long one
 	f.noOrphans(unprompted)
 }

@@ -39,19 +39,28 @@ if type(value) == 'table' then
 end
 local holder = value and redis.call('GET', KEYS[4])
 local rank = mode == 'try' and redis.call('ZCARD', KEYS[2]) or redis.call('ZRANK', KEYS[2], waiter)
-while rank > 0 do
+local dead, ahead = {}, nil
+while rank > 0 and not ahead do
   rank = rank - 1
   local other = redis.call('ZRANGE', KEYS[2], rank, rank)[1]
   if other ~= holder then
     if redis.call('EXISTS', ARGV[7] .. other) == 1 then
-      return '2 ' .. (rank + 2) .. ' ' .. (#other <= 100 and other or '')
+      ahead = other
+    else
+      dead[#dead + 1] = other
     end
-    redis.call('ZREM', KEYS[2], other)
   end
 end
-if value then
-  return '1 ' .. (#value <= 100 and value or '')
+-- The lock is set before anything is removed: a server at maxmemory looks only
+-- at the first write of a script, and refuses this one (R25).
+if not ahead and not value then
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+  redis.call('SET', KEYS[4], waiter, 'PX', math.max(ARGV[2], ARGV[6]))
 end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-redis.call('SET', KEYS[4], waiter, 'PX', math.max(ARGV[2], ARGV[6]))
-return 1
+for _, other in ipairs(dead) do
+  redis.call('ZREM', KEYS[2], other)
+end
+if ahead then
+  return '2 ' .. (rank + 2) .. ' ' .. (#ahead <= 100 and ahead or '')
+end
+return value and '1 ' .. (#value <= 100 and value or '') or 1
