@@ -161,7 +161,7 @@ func reload(w *ward, node int) {
 	if err := os.WriteFile(w.dump(node), w.fillers[program], 0o600); err != nil {
 		w.Fatal(err)
 	}
-	set("key-load-delay", "3000", "loading-process-events-interval-bytes", "1024")(w, node)
+	set("key-load-delay", "6000", "loading-process-events-interval-bytes", "1024")(w, node)
 	w.run(node, "DEBUG", "RELOAD", "NOSAVE", "NOFLUSH", "MERGE")
 	w.answers(node, "LOADING")
 }
