@@ -213,7 +213,7 @@ func TestRunLeavesSignalDispositionsAlone(t *testing.T) {
 func TestRunWhereTheLockIsHeld(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
-	lock, err := client(t, servers).TryAcquire(context.Background(), "r", time.Minute)
+	lock, err := client(t, servers).TryAcquire(context.Background(), "r", time.Hour)
 	require.NoError(t, err)
 	never := filepath.Join(t.TempDir(), "never")
 	for _, flags := range [][]string{{"-n"}, {"-w", "2"}, {"-w", "0s"}} {
@@ -339,7 +339,7 @@ func TestRunInterruptedWhileItWaits(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
 	c := client(t, servers)
-	lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
+	lock, err := c.TryAcquire(context.Background(), "r", time.Hour)
 	require.NoError(t, err)
 	cmd := spawned(t, runs(t, nodes, nil, "true"))
 	eventually(t, "it does not ask", func() bool {
@@ -722,7 +722,7 @@ func TestRunWhoseGuardDiesBeforeTheCommand(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
 	c := client(t, servers)
-	lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
+	lock, err := c.TryAcquire(context.Background(), "r", time.Hour)
 	require.NoError(t, err)
 	never := filepath.Join(t.TempDir(), "never")
 	if _, err := exec.LookPath("pgrep"); err != nil {
