@@ -43,7 +43,9 @@ func TestGocronRunsAJobOnce(t *testing.T) {
 	for range 5 {
 		// The hold outlasts this test on any machine, so a late scheduler is
 		// refused.
-		locker, err := gocronlock.NewLocker[gocron.Lock](d.Client(t, patient), gocronlock.Options{TTL: time.Hour, MinHold: time.Hour})
+		client := d.Client(t, patient)
+		require.NoError(t, client.Ready(t.Context()))
+		locker, err := gocronlock.NewLocker[gocron.Lock](client, gocronlock.Options{TTL: time.Hour, MinHold: time.Hour})
 		require.NoError(t, err)
 		s := newScheduler(t, gocron.WithDistributedLocker(locker))
 		_, err = s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()),

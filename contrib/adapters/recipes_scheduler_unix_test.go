@@ -35,7 +35,9 @@ func TestCronRunsAJobOnce(t *testing.T) {
 	var crons []*cron.Cron
 	for range 5 {
 		// The hold outlasts this test on any machine, so a late cron is refused.
-		locker, err := cronlock.New(d.Client(t, patient), cronlock.Options{
+		client := d.Client(t, patient)
+		require.NoError(t, client.Ready(t.Context()))
+		locker, err := cronlock.New(client, cronlock.Options{
 			TTL: time.Hour, MinHold: time.Hour,
 			Done: func(_ string, err error) {
 				switch {
