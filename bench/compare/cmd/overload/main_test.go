@@ -59,7 +59,7 @@ func TestATinyRun(t *testing.T) {
 // The loops take CPU, and end when they should.
 func TestHogsTakeCPUAndEnd(t *testing.T) {
 	// The loops of a busy machine begin late.
-	const enough = 150 * time.Millisecond // to begin takes two processes a third of that
+	const enough = 150 * time.Millisecond // more than two processes take to begin
 	took := time.Duration(0)
 	for wait := 300 * time.Millisecond; wait < 20*time.Second && took <= enough; wait *= 2 {
 		before := childrensCPU(t)
