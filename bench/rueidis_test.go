@@ -187,18 +187,21 @@ func TestRueidisCancelled(t *testing.T) {
 // R12: a cancellation also tells the outcome of the last attempt.
 func TestRueidisCancelledWhileHeld(t *testing.T) {
 	c := startCluster(t, 1, redistest.Options{})
-	l := openVariant(t, c, "rueidis")
 	_, err := c[0].Do("SET", "r", "another's")
 	require.NoError(t, err)
 	// The second SET shows that the first attempt has ended, which takes a busy
 	// machine longer.
 	for wait := 20 * time.Millisecond; wait < patience; wait *= 2 {
+		l := openVariant(t, c, "rueidis")
 		_, err := c[0].Do("CONFIG", "RESETSTAT")
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		_, err = l.Acquire(ctx, "r", testTTL)
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+		closing, cancel := context.WithTimeout(t.Context(), patience)
+		require.NoError(t, l.Close(closing), "its last SET must not be counted with those of the next")
+		cancel()
 		stats, failed := c[0].Do("INFO", "commandstats")
 		require.NoError(t, failed)
 		_, calls, found := strings.Cut(stats.(string), "cmdstat_set:calls=")
@@ -264,7 +267,7 @@ func TestRueidisHalfIsNoQuorum(t *testing.T) {
 // R4: a quorum that comes too late does not count.
 func TestRueidisExpired(t *testing.T) {
 	c := startCluster(t, 1, redistest.Options{})
-	l := openVariant(t, c, "rueidis")
+	l := openVariant(t, c, "rueidis", func(cfg *RueidisConfig) { cfg.NodeTimeout = patience })
 	_, err := l.TryAcquire(t.Context(), "r", 2*time.Millisecond) // less than the drift
 	require.ErrorIs(t, err, redlock.ErrExpired)
 }
@@ -292,15 +295,16 @@ func TestRueidisReadsURLsAsRedlockDoes(t *testing.T) {
 		o := optionsOf(t, raw)
 		require.Equal(t, 2, o.SelectDB)
 		require.Equal(t, "bench", o.ClientName)
-		theirs, err := OpenRueidis(RueidisConfig{Nodes: []string{raw}})
+		theirs, err := OpenRueidis(RueidisConfig{Nodes: []string{raw}, NodeTimeout: patience})
 		require.NoError(t, err)
 		defer theirs.Close(t.Context())
-		config := redlock.Config{Nodes: redlock.Nodes(raw), MaxTTL: testTTL}
+		config := redlock.Config{Nodes: redlock.Nodes(raw), NodeTimeout: patience, MaxTTL: testTTL}
 		_, err = redlock.Init(t.Context(), config)
 		require.NoError(t, err)
 		ours, err := redlock.New(t.Context(), config)
 		require.NoError(t, err)
 		defer ours.Close(t.Context())
+		require.NoError(t, ours.Ready(t.Context()))
 
 		lease, err := theirs.TryAcquire(t.Context(), "r", testTTL)
 		require.NoError(t, err)

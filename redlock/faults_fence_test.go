@@ -149,7 +149,7 @@ func TestAUserForLockers_R22(t *testing.T) {
 		c, err := redlock.New(t.Context(), config)
 		require.NoError(t, err)
 		for kind, k := range map[string]redlock.Locker{
-			"read": c.RW("w").Read(), "write": c.RW("w").Write(), "fair": c.Fair("f"), "a permit": c.Semaphore("s", 2),
+			"read": c.RW("r").Read(), "write": c.RW("w").Write(), "fair": c.Fair("f"), "a permit": c.Semaphore("s", 2),
 		} {
 			lock, err := k.TryAcquire(t.Context(), time.Second)
 			if i > 1 || i > 0 && kind != "a permit" {
@@ -172,6 +172,7 @@ func TestAUserForLockers_R22(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, read.Release(t.Context()))
 		}
+		require.NotEqual(t, int64(-1), f.must(0, "PTTL", "lock:r:redlock:readers"), "a reader that may not be removed must end")
 		_, err = c.Inspect(t.Context(), "plain")
 		require.NoError(t, err)
 		f.must(0, "ZADD", "lock:readers:redlock:readers", "1", "x")

@@ -40,6 +40,7 @@ func masters(t *testing.T) (*redlock.Client, *redsync.Redsync, []*redistest.Serv
 	ours, err := redlock.New(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ours.Close(context.Background()) })
+	require.NoError(t, ours.Ready(t.Context()))
 	var pools []redsyncredis.Pool
 	for _, s := range servers {
 		client := goredislib.NewClient(&goredislib.Options{Addr: s.TCPAddr()})

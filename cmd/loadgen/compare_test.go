@@ -92,7 +92,7 @@ func TestFailIf(t *testing.T) {
 func TestFailIfMissesWhatHasNoFigure(t *testing.T) {
 	now := func(f *fakeLocker, args ...string) (int, string, string) {
 		var stdout, stderr bytes.Buffer
-		args = append([]string{"--embedded", "--spawn=1", "--warmup=0s", "-d20ms", "--compare", earlierResult(t)}, args...)
+		args = append([]string{"--embedded", "--spawn=1", "--warmup=0s", "-d100ms", "--compare", earlierResult(t)}, args...)
 		return runWith(f.opens, args, &stdout, &stderr, nil), stdout.String(), stderr.String()
 	}
 	f := &fakeLocker{ttl: time.Hour, try: func() error { return redlock.ErrHeld }}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -151,11 +152,9 @@ func TestSettle(t *testing.T) {
 func TestMaxTTL(t *testing.T) {
 	redistest.Require(t)
 	for _, args := range [][]string{{"--ttl=1s"}, {"--ttl=1m"}, {"--ttl=1s", "--max-ttl=1h"}} {
-		args = append(args, "--spawn=1", "-c2", "-r200", "-d3s", "--warmup=0s", "--node-timeout=100ms", "--runs=2", "--fault=1s:kill:0:10ms")
-		for _, r := range measure(t, openSystem, exitGood, args...).Runs {
-			require.Positive(t, r.Pairs, args)
-			require.Positive(t, r.Errors[redlock.ErrQuarantined.Error()], args)
-		}
+		args = append(args, "--spawn=1", "-c2", "-r200", "--warmup=0s", "--node-timeout=100ms", "--runs=2", "--fault=1s:kill:0:10ms")
+		shows := func(r runResult) bool { return r.Pairs > 0 && r.Errors[redlock.ErrQuarantined.Error()] > 0 }
+		requireWithin(t, []string{"3s", "12s"}, shows, args...)
 	}
 	r := measure(t, openSystem, exitGood, "--embedded", "--spawn=3", "-n10", "--warmup=0s").Runs[0]
 	require.EqualValues(t, 10, r.Outcomes.Granted)
@@ -172,10 +171,25 @@ func TestMaxTTL(t *testing.T) {
 // With a short MaxTTL the node that came back empty counts again within the run.
 func TestQuarantineEnds(t *testing.T) {
 	redistest.Require(t)
-	r := measure(t, openSystem, exitGood, "--spawn=1", "-c2", "-r200", "-d6s", "--warmup=0s", "--node-timeout=100ms",
-		"--ttl=1s", "--max-ttl=1s", "--fault=1s:kill:0:10ms").Runs[0]
-	require.Positive(t, r.Errors[redlock.ErrQuarantined.Error()])
-	require.Greater(t, r.Pairs, int64(300), "a second's before the fault are 200")
+	shows := func(r runResult) bool {
+		return r.Errors[redlock.ErrQuarantined.Error()] > 0 && r.Pairs > 300 // a second's before the fault are 200
+	}
+	requireWithin(t, []string{"6s", "24s"}, shows, "--spawn=1", "-c2", "-r200", "--warmup=0s", "--node-timeout=100ms",
+		"--ttl=1s", "--max-ttl=1s", "--fault=1s:kill:0:10ms")
+}
+
+// requireWithin measures for longer and longer until all runs show what they
+// should: a busy machine takes long to start a server.
+func requireWithin(t *testing.T, times []string, shows func(runResult) bool, args ...string) {
+	t.Helper()
+	var r result
+	for _, long := range times {
+		r = measure(t, openSystem, exitGood, append(slices.Clone(args), "-d", long)...)
+		if !slices.ContainsFunc(r.Runs, func(run runResult) bool { return !shows(run) }) {
+			return
+		}
+	}
+	require.FailNow(t, "a run does not show what it should", "%v: %+v", args, r.Runs)
 }
 
 // Whatever is stopped, an interrupt ends the command and all that it started.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -175,12 +176,29 @@ func TestReload(t *testing.T) {
 	now, endSecond := load(t, map[string]any{"masters": d.URLs()})
 	endFirst()
 	endFirst() // gives up nothing that the second has
-	ok, err := now.(certmagic.TryLocker).TryLock(t.Context(), "x")
-	require.NoError(t, err)
-	require.False(t, ok, "the lock has not survived")
-	require.NoError(t, old.Unlock(t.Context(), "x"))
+	require.False(t, try(t, now), "the lock has not survived")
+	if err := old.Unlock(t.Context(), "x"); !errors.Is(err, redlock.ErrNoQuorum) { // votes may come too late
+		require.NoError(t, err)
+	}
+	for _, n := range d.Nodes() {
+		require.Eventually(t, func() bool { return len(n.Keys()) == 0 }, patience, 10*time.Millisecond, "a lock was left")
+	}
 	endSecond()
 	require.ErrorIs(t, now.Lock(t.Context(), "x"), redlock.ErrClosed)
+}
+
+// try tries to take the lock x. Votes may come too late on a busy machine.
+func try(t *testing.T, storage certmagic.Storage) (ok bool) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var err error
+		ok, err = storage.(certmagic.TryLocker).TryLock(t.Context(), "x")
+		if !errors.Is(err, redlock.ErrNoQuorum) {
+			require.NoError(t, err)
+		}
+		return err == nil
+	}, patience, time.Millisecond)
+	return ok
 }
 
 // load loads a configuration as Caddy does.
@@ -203,9 +221,7 @@ func TestReloadOfAnotherConfiguration(t *testing.T) {
 	} {
 		storage, end := load(t, config)
 		defer end()
-		ok, err := storage.(certmagic.TryLocker).TryLock(t.Context(), "x")
-		require.NoError(t, err)
-		require.True(t, ok)
+		require.True(t, try(t, storage))
 	}
 	for _, n := range d.Nodes() {
 		require.Eventually(t, func() bool { return slices.Equal(n.Keys(), []string{"certmagic:x", "tls:x"}) }, patience, 10*time.Millisecond)

@@ -26,9 +26,9 @@ if type(added) == 'table' then
   end
   return added -- the error
 end
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 -- The set outlives each of its readers.
 if redis.call('PTTL', KEYS[2]) < ARGV[2] + 1000 then
   redis.call('PEXPIRE', KEYS[2], ARGV[2] + 1000)
 end
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 return 1

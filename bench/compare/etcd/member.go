@@ -87,8 +87,19 @@ type cluster struct {
 	urls    []string // for clients
 }
 
-// startCluster starts n members with data in dir. Close it.
-func startCluster(n int, dir string, noFsync bool) (*cluster, error) {
+// startCluster starts n members with data in dir. Close it. Other processes may
+// take its ports before it listens; then it is tried with others.
+func startCluster(n int, dir string, noFsync bool) (c *cluster, err error) {
+	for try := range 3 {
+		if c, err = tryCluster(n, filepath.Join(dir, fmt.Sprintf("data%d-", try)), noFsync); err == nil {
+			return c, nil
+		}
+	}
+	return nil, err
+}
+
+// tryCluster starts members whose folders begin with data.
+func tryCluster(n int, data string, noFsync bool) (*cluster, error) {
 	urls, err := freeURLs(2 * n)
 	if err != nil {
 		return nil, err
@@ -102,7 +113,7 @@ func startCluster(n int, dir string, noFsync bool) (*cluster, error) {
 	ready := make(chan error, n)
 	for i := range n {
 		m, out, err := startMember(memberConfig{
-			Name: fmt.Sprintf("m%d", i), Dir: filepath.Join(dir, fmt.Sprintf("data%d", i)),
+			Name: fmt.Sprintf("m%d", i), Dir: fmt.Sprint(data, i),
 			Client: clients[i], Peer: peers[i], Cluster: strings.Join(all, ","), NoFsync: noFsync,
 		})
 		if err != nil {

@@ -286,6 +286,7 @@ func (s *session) run(t *testing.T, script string) (output string, err error) {
 	cmd := exec.Command("sh", "-eu", "-c", script)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = copied(t), file, file
 	cmd.Env = append(os.Environ(), "PATH="+s.bin+":"+os.Getenv("PATH"), "GOBIN="+s.bin, "NO_COLOR=1", "GOFLAGS=-buildvcs=false")
+	cmd.Env = append(cmd.Env, "REDLOCK_TIMEOUT=30s") // a busy machine may take longer than its default
 	cmd.Env = append(cmd.Env, s.env...)
 	require.NoError(t, redistest.Spawn(cmd))
 	// The group outlives sh only if the script left processes in the

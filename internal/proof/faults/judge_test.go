@@ -255,23 +255,29 @@ func TestLimiterAlone(t *testing.T) {
 		g.enter(t.Context(), k)
 		entered <- k.Scope
 	}
-	waits := func() {
+	waits := func(alone int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return g.alone == alone
+		}, 30*time.Second, time.Millisecond)
 		time.Sleep(20 * time.Millisecond)
 		require.Empty(t, entered)
 	}
 	require.True(t, g.enter(t.Context(), ofNode))
 	go enter(ofFleet)
-	waits()
+	waits(1)
 	go enter(ofNode)
-	waits()
+	waits(1)
 	g.leave(ofNode)
 	require.Equal(t, OfFleet, <-entered)
-	waits()
+	waits(1)
 	go enter(ofFleet)
-	waits()
+	waits(2)
 	g.leave(ofFleet)
 	require.Equal(t, OfFleet, <-entered, "before those of nodes")
-	waits()
+	waits(1)
 	g.leave(ofFleet)
 	require.Equal(t, OfNode, <-entered)
 }

@@ -68,7 +68,7 @@ func TestClaimsOfKeys(t *testing.T) {
 		{"a number", []string{"SET", "r:fence", "5"}, "r:fence", nil},
 		{"readers", []string{"ZADD", "r:redlock:readers", ends(time.Minute), "a", ends(-time.Minute), "b", ends(time.Hour), "c"}, "r:redlock:readers",
 			[]string{digestOf("a"), digestOf("c"), "lives too long"}},
-		{"readers that are no set", []string{"SET", "r:redlock:readers", "a", "PX", "1000"}, "r:redlock:readers", []string{"cannot be read"}},
+		{"readers that are no set", []string{"SET", "r:redlock:readers", "a", "PX", "4000"}, "r:redlock:readers", []string{"cannot be read"}},
 		{"no key of a lock", []string{"ZADD", "r", "1", "token"}, "r", []string{"cannot be read"}},
 		{"the mark of a writer", []string{"SET", "r:redlock:mark", "token", "PX", "300"}, "r:redlock:mark", nil},
 		{"a mark for long", []string{"SET", "r:redlock:mark", "token", "PX", "9000"}, "r:redlock:mark", []string{"lives too long"}},

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,9 +30,14 @@ func TestATinyRun(t *testing.T) {
 		Impl: []string{"do", "acquire", "off", "rueidis", "redsync"}, Hold: []time.Duration{time.Millisecond}, Goroutines: 4, Processes: []int{1, 2},
 		For: 200 * time.Millisecond, Rounds: 1, Masters: 3, TTL: 10 * time.Second, Out: filepath.Join(t.TempDir(), "page"),
 	}
-	require.NoError(t, run(t.Context(), f))
-	page, err := os.ReadFile(f.Out)
-	require.NoError(t, err)
+	var page []byte
+	// Where the masters get no processor for a while, nothing is granted.
+	for try := 0; try == 0 || try < 10 && strings.Contains(string(page), "| – | – |"); try++ {
+		require.NoError(t, run(t.Context(), f))
+		var err error
+		page, err = os.ReadFile(f.Out)
+		require.NoError(t, err)
+	}
 	for _, impl := range f.Impl {
 		assert.Regexp(t, `\n\| 1 \| 1ms \| `+impl+` \| `, string(page))
 	}

@@ -74,8 +74,9 @@ func measure(ctx context.Context, f *flags, urls []string, j job, begin func() e
 
 func (c *caller) compete(ctx context.Context, w *waiter.Waiter, j job, ttl time.Duration) {
 	for ctx.Err() == nil {
-		begun := time.Now()
+		begun, had := time.Now(), false
 		err := w.Do(ctx, j.resource, ttl, func() {
+			had = true
 			granted := time.Now()
 			c.waits = append(c.waits, granted.Sub(begun))
 			if j.hold > 0 {
@@ -83,7 +84,8 @@ func (c *caller) compete(ctx context.Context, w *waiter.Waiter, j job, ttl time.
 				c.held += time.Since(granted)
 			}
 		})
-		if err != nil && ctx.Err() == nil {
+		// A release is on its way, even if no quorum answered in time.
+		if err != nil && !had && ctx.Err() == nil {
 			c.err = err
 			return
 		}

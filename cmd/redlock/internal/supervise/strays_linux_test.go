@@ -71,6 +71,13 @@ func (s *sleeper) requireDead(t *testing.T) {
 	}
 }
 
+// patientHunt returns a hunt that a busy machine does not end early.
+func patientHunt() *hunt {
+	h := newHunt()
+	h.deadline = time.Now().Add(patience)
+	return h
+}
+
 func TestKillStraysKillsTheMarkedOnly(t *testing.T) {
 	t.Parallel()
 	id, other := newID(), newID()
@@ -93,7 +100,7 @@ func TestKillStraysKillsTheMarkedOnly(t *testing.T) {
 	for _, s := range append(dead, alive...) {
 		require.True(t, s.lives(), s.cmd.Env)
 	}
-	killStrays(id)
+	eventually(t, "a hunt takes too long", func() bool { return killStrays(id) })
 	for _, s := range append(dead, stopped) {
 		s.requireDead(t)
 	}
@@ -117,8 +124,7 @@ func TestKillGoesInRounds(t *testing.T) {
 	if stray.cmd.Process.Pid < late.Process.Pid {
 		t.Skip("the numbers have begun anew between the two")
 	}
-	h := newHunt()
-	h.deadline = time.Now().Add(patience)
+	h := patientHunt()
 	began := false
 	h.open = func(pid, flags int) (int, error) {
 		// The next round may meet the stray again: it was killed, but is not dead
@@ -152,7 +158,7 @@ func TestAQuietRoundIsNotBelievedByItself(t *testing.T) {
 		{"the numbers began again", []int{7}, 0, true, false},
 		{"/proc does not say", []int{0}, 0, true, false},
 	} {
-		h := newHunt()
+		h := patientHunt()
 		h.proc = t.TempDir()
 		for pid := 90; pid < 110; pid++ {
 			require.NoError(t, os.Mkdir(filepath.Join(h.proc, strconv.Itoa(pid)), 0o755))
@@ -183,7 +189,7 @@ func TestAQuietRoundIsNotBelievedByItself(t *testing.T) {
 // A process that executes a program while it is looked at is looked at again.
 func TestAChaseLooksAgain(t *testing.T) {
 	t.Parallel()
-	h := newHunt()
+	h := patientHunt()
 	h.proc = t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(h.proc, "101"), 0o755))
 	h.newest = func() int { return 101 }
@@ -206,8 +212,11 @@ func TestAskStraysAsksThoseOutsideOfTheGroups(t *testing.T) {
 	t.Parallel()
 	id := newID()
 	first, second, stray, stranger := sleeps(t, "REDLOCK_RUN="+id), sleeps(t, "REDLOCK_RUN="+id), sleeps(t, "REDLOCK_RUN="+id), sleeps(t)
-	askStrays(id, []int{first.cmd.Process.Pid, second.cmd.Process.Pid}, time.Minute, syscall.SIGTERM, syscall.SIGCONT) // each leads a group
-	stray.requireDead(t)
+	groups := []int{first.cmd.Process.Pid, second.cmd.Process.Pid} // each leads one
+	eventually(t, "it is still alive", func() bool {               // a hunt may take too long
+		askStrays(id, groups, time.Minute, syscall.SIGTERM, syscall.SIGCONT)
+		return !stray.lives()
+	})
 	for _, s := range []*sleeper{first, second, stranger} {
 		require.True(t, s.lives())
 	}
@@ -219,7 +228,7 @@ func TestAskStraysLeavesWhatIsStartedToTidyUp(t *testing.T) {
 	t.Parallel()
 	id := newID()
 	first := sleeps(t, "REDLOCK_RUN="+id)
-	h := newHunt()
+	h := patientHunt()
 	var tidies *sleeper
 	var asked []int
 	h.open = func(pid, flags int) (int, error) {
@@ -259,7 +268,7 @@ func TestKillStraysWithoutPidfd(t *testing.T) {
 	for _, err := range []error{unix.ENOSYS, unix.EPERM, unix.EMFILE} {
 		id := newID()
 		stray, stranger := sleeps(t, "REDLOCK_RUN="+id), sleeps(t)
-		h := newHunt()
+		h := patientHunt()
 		h.open = func(int, int) (int, error) { return -1, err }
 		h.kill(id)
 		stray.requireDead(t)
@@ -308,8 +317,13 @@ func TestKillGroupButUs(t *testing.T) {
 	member := exec.Command("sleep", "1000")
 	require.NoError(t, member.Start())
 	defer member.Process.Kill()
-	killGroupButUs()
-	require.Equal(t, syscall.SIGKILL, endedBy(t, member))
+	ended := make(chan syscall.Signal, 1)
+	go func() { ended <- endedBy(t, member) }()
+	eventually(t, "it is still alive", func() bool { // a round may take too long
+		killGroupButUs()
+		return len(ended) > 0
+	})
+	require.Equal(t, syscall.SIGKILL, <-ended)
 	require.True(t, other.lives())
 }
 
@@ -326,7 +340,7 @@ func TestHugeEnvironments(t *testing.T) {
 	read, err := readSome(fmt.Sprintf("/proc/%d/environ", last.cmd.Process.Pid), nil)
 	require.NoError(t, err)
 	require.Len(t, read, mostEnviron)
-	killStrays(id)
+	eventually(t, "a hunt takes too long", func() bool { return killStrays(id) })
 	first.requireDead(t)
 	require.True(t, last.lives())
 }

@@ -33,7 +33,7 @@ func TestRecovery_R23_R26(t *testing.T) {
 	begun := time.Now()
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			s := watchSleep()
+			s := watchSleep(redistest.Servers(t, 1)[0])
 			defer s.end()
 			var err error
 			var held [2]bool // idle, loaded
@@ -79,16 +79,18 @@ func TestRecovery_R23_R26(t *testing.T) {
 	}
 }
 
-// A sleeper sleeps, and measures by how much it is late: for so long the
-// machine kept this process waiting.
+// A sleeper sleeps and asks a server of its own, and measures by how much it is
+// late: for so long the machine kept this process or a server waiting.
 type sleeper struct {
+	server *redistest.Server
+
 	late atomic.Int64 // the most since it was last asked
 	stop chan struct{}
 	done chan struct{}
 }
 
-func watchSleep() *sleeper {
-	s := &sleeper{stop: make(chan struct{}), done: make(chan struct{})}
+func watchSleep(server *redistest.Server) *sleeper {
+	s := &sleeper{server: server, stop: make(chan struct{}), done: make(chan struct{})}
 	go s.sleep()
 	return s
 }
@@ -103,6 +105,7 @@ func (s *sleeper) sleep() {
 			return
 		case <-time.After(nap):
 		}
+		_, _ = s.server.Do("PING")
 		s.late.Store(max(s.late.Load(), int64(time.Since(begun)-nap)))
 	}
 }

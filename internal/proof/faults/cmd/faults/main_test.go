@@ -56,7 +56,9 @@ func TestGoodRun(t *testing.T) {
 	var report faults.Report
 	require.NoError(t, json.Unmarshal(out.Bytes(), &report))
 	assert.Positive(t, report.Tally.Grants)
-	assert.Len(t, report.Faults, 3)
+	for _, kind := range []string{"stop", "oom", "reset"} {
+		assert.Contains(t, report.Faults, kind) // a busy machine adds "repair"
+	}
 	lines, err := os.Open(file)
 	require.NoError(t, err)
 	defer lines.Close()
