@@ -190,6 +190,17 @@ func (l *Link) Conns() int {
 	return len(l.open())
 }
 
+// Dialed is the number of connections whose client has not closed its end. The
+// node's end may be open for longer: what was sent before arrives first.
+func (l *Link) Dialed() (n int) {
+	for _, pr := range l.open() {
+		if !pr.up.isShut() {
+			n++
+		}
+	}
+	return n
+}
+
 // Dials is the number of connections ever opened.
 func (l *Link) Dials() int {
 	l.mu.Lock()

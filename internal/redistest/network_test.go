@@ -85,6 +85,21 @@ func TestNetworkKeepsOrderWhenLatencyFalls(t *testing.T) {
 	})
 }
 
+// The end of a connection travels behind its bytes, so the node's end may be
+// open when the client's is closed.
+func TestNetworkCountsBothEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := redistest.NewNetwork()
+		client, server := connect(t, n)
+		link := n.At("a")
+		require.Equal(t, [2]int{1, 1}, [2]int{link.Conns(), link.Dialed()})
+		require.NoError(t, client.Close())
+		require.Equal(t, [2]int{1, 0}, [2]int{link.Conns(), link.Dialed()})
+		require.NoError(t, server.Close())
+		require.Equal(t, [2]int{0, 0}, [2]int{link.Conns(), link.Dialed()})
+	})
+}
+
 func TestNetworkPauseHoldsBytesAndEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := redistest.NewNetwork()

@@ -84,6 +84,13 @@ func (p *pipe) Read(b []byte) (int, error) {
 	}
 }
 
+// isShut reports whether the writer has closed its end.
+func (p *pipe) isShut() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.shut
+}
+
 // Write waits only while the window is full.
 func (p *pipe) Write(b []byte) (int, error) {
 	n, cut, err := p.write(b)

@@ -244,7 +244,7 @@ func (w *world) end() {
 			continue
 		}
 		for i, l := range p.lanes {
-			if n := l.link.Conns(); n > 0 {
+			if n := l.link.Dialed(); n > 0 {
 				w.violate("R28", "%s is closed, and has %d connections to node %d", p.name, n, i)
 			}
 		}
