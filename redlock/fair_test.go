@@ -59,7 +59,10 @@ func TestTryAcquireDoesNotOvertake(t *testing.T) {
 		held, err = held.Extend(t.Context(), 2*time.Minute)
 		require.NoError(t, err)
 		_, err = b.TryAcquire(t.Context(), time.Minute)
-		require.ErrorIs(t, err, ErrHeld)
+		var refused *HeldError
+		require.ErrorAs(t, err, &refused)
+		require.Zero(t, refused.Place)
+		require.Zero(t, refused.Admitted)
 		got := make(chan Lock, 1)
 		go func() {
 			lock, err := b.Acquire(context.Background(), time.Minute)

@@ -146,23 +146,11 @@ func TestAWriterThatGivesUp(t *testing.T) {
 func TestNoWriterStarves(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		stop := time.Now().Add(5 * time.Second)
-		var wg sync.WaitGroup
-		var reads atomic.Int64
-		for i := range 16 {
-			rw := m.client(t, Config{}).RW("r")
-			random := rand.New(rand.NewPCG(1, uint64(i)))
-			wg.Go(func() {
-				for time.Now().Before(stop) {
-					lock, err := rw.Read().Acquire(context.Background(), time.Minute)
-					if !assert.NoError(t, err) {
-						return
-					}
-					reads.Add(1)
-					time.Sleep(spanOf(random, 20*ms))
-					assert.NoError(t, lock.Release(context.Background()))
-				}
-			})
+		var readers []RWLock
+		for range 16 {
+			readers = append(readers, m.client(t, Config{}).RW("r"))
 		}
+		reads, wait := overlap(t, readers, stop, func(r *rand.Rand) time.Duration { return spanOf(r, 20*ms) })
 		rw := m.client(t, Config{}).RW("r")
 		var waits []time.Duration
 		for time.Now().Before(stop) {
@@ -173,7 +161,7 @@ func TestNoWriterStarves(t *testing.T) {
 			waits = append(waits, time.Since(start))
 			require.NoError(t, lock.Release(t.Context()))
 		}
-		wg.Wait()
+		wait()
 		slices.Sort(waits)
 		p99 := waits[len(waits)*99/100]
 		t.Logf("%d reads; %d writes, which waited %v, %v (p99), %v at most",
@@ -181,6 +169,28 @@ func TestNoWriterStarves(t *testing.T) {
 		require.Less(t, p99, 100*ms)
 		require.Greater(t, reads.Load(), int64(len(waits)))
 	})
+}
+
+// overlap lets readers read again and again, each for a time of its own. wait
+// waits for their end.
+func overlap(t *testing.T, readers []RWLock, until time.Time, span func(*rand.Rand) time.Duration) (reads *atomic.Int64, wait func()) {
+	reads = new(atomic.Int64)
+	var wg sync.WaitGroup
+	for i, rw := range readers {
+		random := rand.New(rand.NewPCG(1, uint64(i)))
+		wg.Go(func() {
+			for time.Now().Before(until) {
+				lock, err := rw.Read().Acquire(context.Background(), time.Minute)
+				if !assert.NoError(t, err) {
+					return
+				}
+				reads.Add(1)
+				time.Sleep(span(random))
+				assert.NoError(t, lock.Release(context.Background()))
+			}
+		})
+	}
+	return reads, wg.Wait
 }
 
 // The only reader becomes the writer, stays a reader, and is one again when it

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -101,23 +100,11 @@ func TestNoWriterStarvesFarAway(t *testing.T) {
 		const far = 45 * ms
 		m.far(far)
 		stop := time.Now().Add(30 * time.Second)
-		var wg sync.WaitGroup
-		var reads atomic.Int64
-		for i := range 16 {
-			rw := m.used(t, Config{}).RW("r")
-			random := rand.New(rand.NewPCG(1, uint64(i)))
-			wg.Go(func() {
-				for time.Now().Before(stop) {
-					lock, err := rw.Read().Acquire(context.Background(), time.Minute)
-					if !assert.NoError(t, err) {
-						return
-					}
-					reads.Add(1)
-					time.Sleep(400*ms + spanOf(random, 200*ms))
-					assert.NoError(t, lock.Release(context.Background()))
-				}
-			})
+		var readers []RWLock
+		for range 16 {
+			readers = append(readers, m.used(t, Config{}).RW("r"))
 		}
+		reads, wait := overlap(t, readers, stop, func(r *rand.Rand) time.Duration { return 400*ms + spanOf(r, 200*ms) })
 		rw := m.used(t, Config{}).RW("r")
 		writes, longest := 0, time.Duration(0)
 		for time.Now().Before(stop) {
@@ -133,7 +120,7 @@ func TestNoWriterStarvesFarAway(t *testing.T) {
 			longest = max(longest, time.Since(start))
 			require.NoError(t, lock.Release(t.Context()))
 		}
-		wg.Wait()
+		wait()
 		t.Logf("%d reads; %d writes, which waited for %v at most", reads.Load(), writes, longest)
 		require.Less(t, longest, 600*ms+150*ms+3*far, "a reader's time, the time between two questions, and the ways")
 		require.Greater(t, reads.Load(), int64(writes))
@@ -173,6 +160,25 @@ func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A higher Config.RetryDelayMin counts also where a waiter that polls should
+// ask sooner.
+func TestRetryDelayMinOfAWaiterInAQueue(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		seldom := m.client(t, Config{Poll: true, RetryDelayMin: 400 * ms, RetryDelayMax: time.Second})
+		before := m.nodes[0].Calls("EVALSHA")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err = seldom.Fair("r").Acquire(ctx, time.Minute)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		asked := m.nodes[0].Calls("EVALSHA") - before
+		t.Logf("%d questions and releases", asked)
+		require.LessOrEqual(t, asked, 2*26, "each question that fails is undone")
+		require.NoError(t, held.Release(t.Context()))
+	})
 }
 
 // While readers hold a lock and renew it, each renewal wakes the writer that

@@ -274,6 +274,23 @@ func TestPermitsAtMaxmemory_R25(t *testing.T) {
 	require.EqualValues(t, 1, do("EVAL", lua.ReleasePermit, "2", "s#1", "s:mark", "x"))
 }
 
+// A record that holds something else is refused, and not looked through: a
+// number in it would make the server ask for as many keys (R32).
+func TestRecordsThatAreNone_R32(t *testing.T) {
+	server := redistest.Servers(t, 1)[0]
+	for _, number := range []string{"1025", "0", "02", "-1", "1.5", "x", ""} {
+		_, err := server.Do("DEL", "s:permits")
+		require.NoError(t, err)
+		_, err = server.Do("ZADD", "s:permits", "+inf", number)
+		require.NoError(t, err)
+		_, err = server.Do(permitCall("0", "x", "1000", "3", "0")...)
+		require.ErrorContains(t, err, "holds something else", "%q", number)
+		said, err := server.Do("EVAL", lua.LookPermits, "1", "s:permits", "s#", "0")
+		require.NoError(t, err)
+		require.Nil(t, said, "%q", number)
+	}
+}
+
 // The scripts of fair locks do the same on a real server as in memory. A lease
 // that has ended is a key that is not there.
 func TestFairScripts(t *testing.T) {
