@@ -21,8 +21,8 @@ full = $(if $(FULL),$(2),$(1))
 
 # Tests of time or throughput. "make test" runs them after the others, one at a
 # time.
-ALONE = ^(TestFaultWaitersAreTold_R11|TestFaultThreeOfFiveStopped_R12_R26|TestFaultOneOfFiveStoppedUnderLoad_R5_R26|TestFaultOldBytesArriveAfterTheNewConnection_R8|TestFaultStalledTLSNodesAndClose_R26_R28|TestFaultAllNodesStoppedUnderAHold_R13|TestFaultHostileVoteCompletesNoQuorum_R17|TestNothingIsAllocated.*)$$
-ALONE_IN = ./redlock
+ALONE = ^(TestFaultWaitersAreTold_R11|TestFaultThreeOfFiveStopped_R12_R26|TestFaultOneOfFiveStoppedUnderLoad_R5_R26|TestFaultOldBytesArriveAfterTheNewConnection_R8|TestFaultStalledTLSNodesAndClose_R26_R28|TestFaultAllNodesStoppedUnderAHold_R13|TestFaultHostileVoteCompletesNoQuorum_R17|TestNothingIsAllocated.*|TestRunOfALostLockCatchesStrays_R13)$$
+ALONE_IN = ./redlock ./cmd/redlock
 
 # Tests of the proof itself, which only "make check" runs: measurements of
 # recovery and memory, histories of real servers, planted bugs, simulations with
