@@ -681,7 +681,7 @@ func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
 			return cmd, dir
 		}
 		t.Run(leave[0]+" that takes too long", func(t *testing.T) {
-			cmd, dir := start(t, "--max-hold=1s")
+			cmd, dir := start(t, "--max-hold=5s")
 			require.Equal(t, exitTooLong, await(t, cmd))
 			requireStill(t, dir, "ticks")
 		})
