@@ -143,8 +143,8 @@ func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
 					wait := func(name string, l Locker) {
 						lock, err := l.Acquire(context.Background(), time.Minute)
 						assert.NoError(t, err)
-						got <- name
 						assert.NoError(t, lock.Release(context.Background()))
+						got <- name
 					}
 					go wait("first", first)
 					time.Sleep(20*ms + far)
