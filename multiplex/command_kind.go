@@ -38,6 +38,9 @@ type ClaimKind struct {
 	// Telling marks commands whose refusals say more than no; see Claim.Told.
 	// It does not apply to native forms.
 	Telling bool
+	// Numbered marks commands that give keys fencing numbers. They count only on
+	// nodes that have a floor (Config.Floors).
+	Numbered bool
 }
 
 // An ExtendKind describes commands about a key that is held, other than its
@@ -128,6 +131,9 @@ func (k *ExtendKind) verb() verb { return verb{kind: &k.Kind, extend: k} }
 func (k *ReleaseKind) verb() verb { return verb{kind: &k.Kind, release: k} }
 
 func (v *verb) claims() bool { return v.extend == nil && v.release == nil }
+
+// numbered reports whether the command gives keys fencing numbers.
+func (v *verb) numbered() bool { return v.claim != nil && v.claim.Numbered }
 
 // mode says when the round is decided.
 func (v *verb) mode() Mode {

@@ -76,10 +76,10 @@ type Config struct {
 	// Seal says how to store the proof that a node needs no quarantine. If
 	// zero, each client watches for itself.
 	Seal Seal
-	// Floors says how the nodes' floors are read and written. If it is set,
-	// every claim has a fencing number (docs/fencing.md), and a node whose
-	// process was given no floor gets every command, but its grants do not
-	// count. It needs Seal. If zero, claims have no numbers.
+	// Floors says how the nodes' floors are read and written. It must be set if
+	// claims have fencing numbers (docs/fencing.md; ClaimKind.Numbered). A node
+	// whose process was given no floor gets every command, but its grants of
+	// such claims do not count. It needs Seal.
 	Floors Floors
 	// OnClock, if not nil, is called with how far the nodes' clocks are ahead
 	// of this process's, by their median, when that was measured again. It is

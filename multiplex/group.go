@@ -104,7 +104,7 @@ func New(config Config) (*Group, error) {
 // now returns the time on the group's clock.
 func (g *Group) now() time.Duration { return time.Since(g.epoch) }
 
-// countingLocked returns the nodes whose grants make a lock.
+// countingLocked returns the nodes whose grants make a lock of any kind.
 func (g *Group) countingLocked() Set { return g.live &^ g.quarantine.nodes &^ g.fencing.floorless }
 
 // notifyLocked wakes the goroutines that wait for a change of a node's state.

@@ -119,9 +119,17 @@ func (g *Group) absentLocked(counting Set) error {
 // is its own.
 func (g *Group) neededLocked(v verb) Set {
 	if v.claims() || g.quarantine.rivals {
-		return g.countingLocked()
+		return g.live &^ g.voidLocked(v)
 	}
 	return g.live
+}
+
+// voidLocked returns the nodes whose grants of a claim do not count.
+func (g *Group) voidLocked(v verb) Set {
+	if v.numbered() {
+		return g.quarantine.nodes | g.fencing.floorless
+	}
+	return g.quarantine.nodes
 }
 
 // errReturning means that too few nodes are up for a quorum now, but that
@@ -140,7 +148,7 @@ func (g *Group) returningLocked(v verb, ttl time.Duration) Set {
 		}
 	}
 	if v.claims() {
-		s &^= g.quarantine.nodes | g.fencing.floorless
+		s &^= g.voidLocked(v)
 	}
 	return s
 }

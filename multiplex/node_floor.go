@@ -17,8 +17,8 @@ import (
 // A fencing is what the group knows of the nodes' fencing numbers. The group's
 // mutex guards it.
 type fencing struct {
-	// floorless is the set of nodes whose grants of claims must not count,
-	// whether or not they are live. It is empty without Config.Floors.
+	// floorless is the set of nodes whose grants of numbered claims must not
+	// count, whether or not they are live. It is empty without Config.Floors.
 	floorless Set
 	floors    pure.Floors
 	clocks    pure.Clocks

@@ -17,7 +17,7 @@ import (
 func (g *Group) discountLocked(r *round) Set {
 	r.discounted = g.quarantine.nodes & g.live
 	void := r.void()
-	if r.claims() {
+	if r.numbered() {
 		void |= g.fencing.floorless & g.live
 	}
 	if void == 0 {

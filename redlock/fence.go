@@ -26,8 +26,8 @@ type fence struct {
 func newFence() *fence {
 	f := &fence{Numbers: pure.NewNumbers(time.Now())}
 	kind := multiplex.Kind{Judge: f.judge, Script: true}
-	f.kind = &multiplex.ClaimKind{Kind: kind, Undo: releaseKind, Telling: true}
-	f.allKind = &multiplex.ClaimKind{Kind: kind, Undo: releaseAllKind, Telling: true}
+	f.kind = &multiplex.ClaimKind{Kind: kind, Undo: releaseKind, Telling: true, Numbered: true}
+	f.allKind = &multiplex.ClaimKind{Kind: kind, Undo: releaseAllKind, Telling: true, Numbered: true}
 	return f
 }
 

@@ -386,6 +386,38 @@ func TestResetFenceKeepsWhatOneNodeRemembers_F1(t *testing.T) {
 	})
 }
 
+// Locks without a number need no floors: a client with Config.Fenced gets them
+// where its other locks must wait for the operator.
+func TestLocksWithoutANumberNeedNoFloor_F2(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, fenced())
+		time.Sleep(10 * time.Second)
+		_, err := c.TryAcquire(t.Context(), "r", time.Second)
+		require.ErrorIs(t, err, ErrNoFloor)
+		m.link(0).Refuse(true)
+		m.link(0).Reset()
+		time.Sleep(time.Second)
+		rw := c.RW("r")
+		for _, k := range []Locker{rw.Read(), rw.Write(), c.Semaphore("r", 2), c.Fair("r")} {
+			lock, err := k.Acquire(t.Context(), time.Second)
+			require.NoError(t, err)
+			lock, err = lock.Extend(t.Context(), time.Second)
+			require.NoError(t, err)
+			require.NoError(t, lock.Release(t.Context()))
+		}
+		read, err := rw.Read().TryAcquire(t.Context(), time.Second)
+		require.NoError(t, err)
+		write, err := rw.Upgrade(t.Context(), read, time.Second)
+		require.NoError(t, err)
+		require.NoError(t, read.Release(t.Context()))
+		read, err = rw.Downgrade(t.Context(), write, time.Second)
+		require.NoError(t, err)
+		require.NoError(t, read.Release(t.Context()))
+		_, err = c.TryAcquireAll(t.Context(), []string{"r", "s"}, time.Second)
+		require.ErrorIs(t, err, ErrNoFloor)
+	})
+}
+
 // A deployment that a client opened has no floors, and no client makes some up.
 func TestFenceOfADeploymentWithoutFloors(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {

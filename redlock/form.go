@@ -183,7 +183,7 @@ func (f *form) blocked(place uint8, owner string) error {
 		}
 		return &HeldError{Owner: owner, hint: hint}
 	case permit:
-		return &HeldError{hint: refusalHint{key: f.names[0] + markSuffix}}
+		return &HeldError{hint: refusalHint{key: f.names[0] + wantedSuffix}}
 	case fair:
 		return &HeldError{Owner: owner, hint: refusalHint{key: f.names[0], soon: askTime}}
 	}

@@ -115,7 +115,7 @@ func TestKeysOfAllKinds(t *testing.T) {
 	waiter := regexp.MustCompile(`[\w-]{27}$`)
 	names := map[string]*regexp.Regexp{}
 	for _, name := range []string{"r", "x:redlock", strings.Repeat("k", maxResource)} {
-		names[name] = regexp.MustCompile(`^` + prefix + name + `(#\d+|:fence|:redlock:(mark|readers|permits|queue|ticket|turn)|:redlock:queue:[\w-]{27})?$`)
+		names[name] = regexp.MustCompile(`^` + prefix + name + `(#\d+|:fence|:redlock:(mark|readers|permits|wanted|queue|ticket|turn)|:redlock:queue:[\w-]{27})?$`)
 	}
 	for name, is := range names {
 		simulated(t, 1, func(t *testing.T, m *memory) {
@@ -141,7 +141,7 @@ func TestKeysOfAllKinds(t *testing.T) {
 				kinds[waiter.ReplaceAllString(strings.TrimPrefix(key, prefix+name), "")] = true
 			}
 			require.Equal(t, map[string]bool{
-				"": true, ":fence": true, "#0": true, ":redlock:readers": true, ":redlock:mark": true, ":redlock:permits": true,
+				"": true, ":fence": true, "#0": true, ":redlock:readers": true, ":redlock:mark": true, ":redlock:permits": true, ":redlock:wanted": true,
 				":redlock:ticket": true, ":redlock:turn": true, ":redlock:queue": true, ":redlock:queue:": true,
 			}, kinds)
 		})

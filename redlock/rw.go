@@ -109,15 +109,13 @@ func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (
 	f := *rw.read
 	f.other = write.token
 	lock, err := rw.attempt(ctx, &f, ttl)
-	if isHeld(err) {
-		err = named(rw.name, ErrNotHeld)
-	}
 	if err != nil {
 		rw.client.abandon(write) // the attempt may have sent nothing
 		return Lock{}, err
 	}
-	// A node that the downgrade was not sent to may have the writer's key, and
-	// is owed the release all the same (R8).
+	// A node that the downgrade was not sent to may have the writer's key, or
+	// get it late, and is owed the release all the same (R8).
+	lock.ttl = max(lock.ttl, write.ttl)
 	lock.receipt.Sent |= write.receipt.Sent
 	lock.receipt.Pos = write.receipt.Pos
 	return lock, nil

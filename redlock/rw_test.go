@@ -315,6 +315,23 @@ func TestDowngradeAfterTheValidity_R7(t *testing.T) {
 	})
 }
 
+// A downgrade of a lock that the nodes have lost is ErrNotHeld, to the caller
+// and to the tracer: no other client holds the resource.
+func TestDowngradeOfALostLock_R12(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		var traced []error
+		c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, i AttemptInfo) { traced = append(traced, i.Err) }}})
+		write, err := c.RW("r").Write().TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		m.forget("r")
+		_, err = c.RW("r").Downgrade(t.Context(), write, time.Minute)
+		require.ErrorIs(t, err, ErrNotHeld)
+		require.ErrorContains(t, err, `"r"`)
+		require.Equal(t, []error{nil, ErrNotHeld}, traced)
+		require.EqualValues(t, 1, c.Stats().Attempts.Refused)
+	})
+}
+
 // A node that does not hear of a downgrade, or not in time, forgets the writer
 // when the reader is released. A downgrade without a quorum leaves nothing.
 func TestDowngradeThatIsNotHeard_R7(t *testing.T) {
@@ -386,7 +403,7 @@ func TestDowngradeKeepsThePositionOfTheWriter_R8(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		require.Equal(t, NodeState("up"), rw.client.Nodes()[0].State)
 
-		read, err := rw.Downgrade(t.Context(), write, 10*time.Second)
+		read, err := rw.Downgrade(t.Context(), write, time.Second)
 		require.NoError(t, err)
 		require.NoError(t, read.Release(t.Context()))
 		time.Sleep(5 * time.Second)

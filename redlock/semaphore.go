@@ -68,6 +68,7 @@ const permitMark = (fallbackMost + 500*time.Millisecond) * 4 / 3
 const (
 	permitSeparator = "#"
 	permitsSuffix   = reserved + "permits"
+	wantedSuffix    = reserved + "wanted" // the mark of callers that wait
 	permitKeys      = 3
 )
 
@@ -154,7 +155,7 @@ func (l *Lock) claimPermit(dst []byte) multiplex.Encoded {
 	dst = appendScriptHead(dst, &acquirePermitScript, permitKeys, 3+permitKeys+6)
 	dst = c.appendPermit(dst, l)
 	dst = c.appendKeyWith(dst, l.resource, permitsSuffix)
-	dst = c.appendKeyWith(dst, l.resource, markSuffix)
+	dst = c.appendKeyWith(dst, l.resource, wantedSuffix)
 	dst = c.appendValue(dst, &l.token)
 	dst = appendMilliseconds(dst, l.ttl)
 	dst = appendInteger(dst, int64(f.permits))
@@ -189,6 +190,6 @@ func (c *Client) appendExtendPermit(dst []byte, l *Lock, ttl time.Duration) mult
 func (c *Client) appendReleasePermit(dst []byte, l *Lock) multiplex.Encoded {
 	dst = appendScriptHead(dst, &releasePermitScript, 2, 3+2+1)
 	dst = c.appendPermit(dst, l)
-	dst = c.appendKeyWith(dst, l.resource, markSuffix)
+	dst = c.appendKeyWith(dst, l.resource, wantedSuffix)
 	return multiplex.Encoded{Bytes: c.appendValue(dst, &l.token)}
 }

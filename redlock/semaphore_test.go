@@ -219,7 +219,7 @@ func TestAPermitGivenBackBesideAnOldMark(t *testing.T) {
 				held, err := m.client(t, Config{}).Semaphore("s", 1).TryAcquire(t.Context(), time.Minute)
 				require.NoError(t, err)
 				for _, n := range m.nodes {
-					n.DB().Set("s:redlock:mark", "", left)
+					n.DB().Set("s:redlock:wanted", "", left)
 				}
 				k, got := m.client(t, Config{}).Semaphore("s", 1), make(chan time.Time, 1)
 				go func() {
@@ -235,6 +235,45 @@ func TestAPermitGivenBackBesideAnOldMark(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Permits and readers of one name do not meet: a caller that waits for a permit
+// keeps no reader out, and a permit that is given back lets none in past a
+// writer that waits.
+func TestPermitsAndReadersOfOneName(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		k, rw := m.client(t, Config{}).Semaphore("x", 1), m.client(t, Config{}).RW("x")
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		waits := func(l Locker) {
+			wg.Go(func() {
+				_, err := l.Acquire(ctx, time.Minute)
+				assert.ErrorIs(t, err, context.Canceled)
+			})
+			time.Sleep(time.Second)
+		}
+		held, err := k.TryAcquire(t.Context(), time.Hour)
+		require.NoError(t, err)
+		waits(k)
+		read, err := rw.Read().TryAcquire(t.Context(), time.Hour)
+		require.NoError(t, err)
+		stop()
+		wg.Wait()
+
+		ctx, stop = context.WithCancel(t.Context())
+		waits(rw.Write())
+		for range 20 {
+			require.NoError(t, held.Release(t.Context()))
+			_, err = rw.Read().TryAcquire(t.Context(), time.Hour)
+			require.ErrorIs(t, err, ErrHeld)
+			held, err = k.TryAcquire(t.Context(), time.Hour)
+			require.NoError(t, err)
+			time.Sleep(50 * ms)
+		}
+		stop()
+		wg.Wait()
+		require.NoError(t, read.Release(t.Context()))
+	})
 }
 
 // A semaphore of one permit is a lock, and a hold on it renews itself. The

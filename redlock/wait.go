@@ -25,8 +25,10 @@ const (
 	pushedPauseMost = 20 * time.Millisecond
 	// The head waits for the nodes' answers to its question for
 	// answersPerQuorum times the usual time to a quorum, but at least for
-	// answersLeast.
+	// answersLeast, and at most for answersMost. This is part of the time that
+	// fallbackMost bounds.
 	answersLeast     = 5 * time.Millisecond
+	answersMost      = fallbackMost / 2
 	answersPerQuorum = 4
 )
 
@@ -174,12 +176,12 @@ func (c *Client) ask(q *queue, resource string) bool {
 // or by the expiry of the key, but not much longer than a second.
 func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 	q := w.queue
-	answers := max(answersLeast, answersPerQuorum*time.Duration(c.quorumTime.Load()))
+	answers := min(answersMost, max(answersLeast, answersPerQuorum*time.Duration(c.quorumTime.Load())))
 	why, err := c.doze(ctx, w, w.bound(answers), q.lookout.Signal())
 	if err != nil || why != timeUp {
 		return why, err
 	}
-	limit := fallback()
+	limit := fallback() - answers
 	if at, ok := q.lookout.Expiry(); ok {
 		// An attempt shortly before the expiry would fail, and the pause after
 		// it would outlast the expiry.

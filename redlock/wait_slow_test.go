@@ -93,6 +93,34 @@ func TestTheMarkOfAWaitingWriterHasNoGap(t *testing.T) {
 	}
 }
 
+// A permit whose holder has died is found within a second and the time that an
+// attempt takes, on slow networks too: the nodes do not push its end.
+func TestAPermitOfADeadHolderFarAway(t *testing.T) {
+	for _, far := range []time.Duration{2 * ms, 50 * ms, 100 * ms, 200 * ms, 400 * ms} {
+		simulated(t, 3, func(t *testing.T, m *memory) {
+			m.far(far)
+			a, b := m.client(t, Config{}), m.client(t, Config{})
+			require.NoError(t, a.Ready(t.Context()))
+			require.NoError(t, b.Ready(t.Context()))
+			died, waits := a.Semaphore("s", 1), b.Semaphore("s", 1)
+			longest := time.Duration(0)
+			for i := range 30 {
+				ttl := 5*time.Second + time.Duration(i)*77*ms
+				_, err := died.TryAcquire(t.Context(), ttl)
+				require.NoError(t, err)
+				ends := time.Now().Add(ttl)
+				lock, err := waits.Acquire(context.Background(), time.Minute)
+				require.NoError(t, err)
+				longest = max(longest, time.Since(ends))
+				require.NoError(t, lock.Release(t.Context()))
+				time.Sleep(permitMark)
+			}
+			t.Log(far, "away: found after", longest, "at most")
+			require.LessOrEqual(t, longest, fallbackMost+4*pushedPauseMost+far)
+		})
+	}
+}
+
 // No writer starves on a slow network: readers that wait for its mark, and know
 // when it expires, let it in.
 func TestNoWriterStarvesFarAway(t *testing.T) {

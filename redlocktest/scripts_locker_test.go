@@ -244,6 +244,22 @@ func TestNumbersOfPermitsEnd(t *testing.T) {
 	}
 }
 
+// A key that holds no string is no free permit, though MGET shows no value:
+// callers that wait would ask for it again and again. So the mark is set.
+func TestPermitsInPlaceOfOtherKeys(t *testing.T) {
+	do := onServer(t)
+	do("HSET", "s#0", "a", "b")
+	do("ZADD", "s#2", "1", "a")
+	do("SET", "s#3", "x")
+	for _, n := range []string{"0", "2", "3"} {
+		require.Equal(t, "1 1", do(permitCall(n, "x", "60000", "4", "1000")...))
+	}
+	require.Nil(t, do("GET", "s:mark"))
+	require.EqualValues(t, 1, do(permitCall("1", "x", "60000", "4", "1000")...))
+	require.Equal(t, "1 ", do(permitCall("0", "y", "60000", "4", "1000")...))
+	require.Equal(t, "", do("GET", "s:mark"))
+}
+
 // At maxmemory a server takes no permit, and extends those that are held (R25).
 func TestPermitsAtMaxmemory_R25(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]

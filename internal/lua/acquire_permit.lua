@@ -57,8 +57,10 @@ look()
 local free = {}
 if taken < least then
   for i = n + 1, n + least do
-    if not values[i % least + 1] and #free < 8 then
-      free[#free + 1] = i % least
+    -- MGET shows no value of a key that holds no string, and is in the way.
+    local other = i % least
+    if not values[other + 1] and #free < 8 and redis.call('PTTL', ARGV[5] .. other) == -2 then
+      free[#free + 1] = other
     end
   end
 end

@@ -26,7 +26,8 @@ const (
 // lives are keys of locks that no holder has, and that end by themselves: the
 // longest that each lives after it was last set.
 var lives = map[string]time.Duration{
-	":redlock:mark":   2 * time.Second,
+	":redlock:mark":   300 * time.Millisecond,
+	":redlock:wanted": 2 * time.Second,
 	":redlock:queue":  time.Minute + time.Second,
 	":redlock:ticket": time.Minute + time.Second,
 }
