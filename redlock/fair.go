@@ -63,6 +63,7 @@ type turn struct {
 	let    multiplex.Set // nodes that have it in their queues, with this ticket
 	kept   bool          // that was a quorum
 	over   bool          // the call has got the lock
+	lead   time.Duration // of the next ticket: see redraw
 }
 
 // waiting reports whether the caller keeps its place when an attempt fails.
@@ -100,6 +101,7 @@ func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 	var set [largeRoom]byte
 	t := lock.form.turn
 	for round := 1; ; round++ {
+		begun := time.Now()
 		err := c.claim(ctx, lock, set[:0])
 		held, ok := err.(*HeldError)
 		switch {
@@ -117,9 +119,24 @@ func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 			return err
 		}
 		c.leaveQueue(&request{resource: lock.resource, form: lock.form})
-		// What nodes say of one queue changes no ticket for another.
-		t.waiter, t.ticket, t.let = c.tokens.next(), max(c.tickets.Next(time.Now()), held.hint.late+1), 0
+		c.redraw(t, held.hint.late, time.Since(begun))
 	}
+}
+
+// leadMost bounds the lead of a ticket.
+const leadMost = time.Second
+
+// redraw gives a caller another name and a ticket behind a later one that nodes
+// have let in. spent is what it took to learn of that one. If it was only one
+// of a stream of callers that are nearer to the nodes, there are further ones
+// when this ticket arrives. So each ticket but the first has a lead, of at
+// least the time spent, which doubles.
+func (c *Client) redraw(t *turn, late int64, spent time.Duration) {
+	t.waiter, t.let = c.tokens.next(), 0
+	// What nodes say of one queue changes no ticket for another.
+	next := max(c.tickets.Next(time.Now()), late+1)
+	t.ticket = min(next+t.lead.Microseconds(), pure.LastNumber)
+	t.lead = min(max(2*t.lead, spent), leadMost)
 }
 
 // queuePlaces are what the nodes said of a caller's place.

@@ -252,6 +252,83 @@ func TestLateTickets(t *testing.T) {
 	})
 }
 
+// A caller from afar gets its turn beside a stream of callers near the nodes:
+// each time its ticket arrives, later ones have been let in, whether its clock
+// is right or slow.
+func TestFairFromAfar(t *testing.T) {
+	for _, slow := range []time.Duration{0, time.Hour} {
+		for _, callers := range []int{1, 8} {
+			simulated(t, 5, func(t *testing.T, m *memory) {
+				far, network := m.apartPlain(t)
+				far.tickets.Correct(-slow)
+				for _, n := range m.nodes {
+					network.At(n.Addr()).Latency(25*ms, 25*ms)
+				}
+				ctx, stop := context.WithCancel(context.Background())
+				var wg sync.WaitGroup
+				for range callers {
+					c := m.client(t, Config{})
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							lock, err := c.Fair("r").Acquire(context.Background(), time.Minute)
+							if !assert.NoError(t, err) {
+								return
+							}
+							time.Sleep(2 * ms)
+							assert.NoError(t, lock.Release(context.Background()))
+						}
+					})
+				}
+				time.Sleep(100 * ms)
+				within, cancel := context.WithTimeout(ctx, 10*time.Second)
+				defer cancel()
+				var took []time.Duration
+				for range 10 {
+					begun := time.Now()
+					lock, err := far.Fair("r").Acquire(within, time.Minute)
+					if !assert.NoError(t, err) {
+						break
+					}
+					took = append(took, time.Since(begun))
+					assert.NoError(t, lock.Release(ctx))
+				}
+				stop()
+				wg.Wait()
+				t.Logf("%d callers, a clock that is slow by %v: %v", callers, slow, took)
+			})
+		}
+	}
+}
+
+// Close gives up the places of the callers that wait, before it ends the
+// connections: other clients do not wait for a lease (R28).
+func TestCloseLeavesTheQueue_R28(t *testing.T) {
+	for range 20 { // how it ends depends on which goroutine runs first
+		simulated(t, 3, func(t *testing.T, m *memory) {
+			for i := range m.nodes {
+				m.delay(i, 0)
+			}
+			held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)
+			require.NoError(t, err)
+			c := m.client(t, Config{})
+			var wg sync.WaitGroup
+			for range 10 {
+				wg.Go(func() {
+					_, err := c.Fair("r").Acquire(context.Background(), time.Minute)
+					assert.ErrorIs(t, err, ErrClosed)
+				})
+			}
+			time.Sleep(time.Second)
+			closeNow(t, c)
+			for _, n := range m.nodes {
+				require.Len(t, n.Keys(), 3, "the lock, its turn and the highest ticket")
+			}
+			wg.Wait()
+			require.NoError(t, held.Release(t.Context()))
+		})
+	}
+}
+
 // A caller with a low ticket that asks later does not overtake one that a
 // quorum has let in, though it heard of no higher ticket: of the nodes that
 // know it, one failed, and the other's answer was late.
