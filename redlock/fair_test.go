@@ -85,7 +85,7 @@ func TestTryAcquireDoesNotOvertake(t *testing.T) {
 // A caller knows its place, and leaves the queue at once when its context ends.
 func TestPlacesInTheQueue(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		held, err := m.client(t, Config{Owner: "first"}).Fair("r").TryAcquire(t.Context(), time.Minute)
+		held, err := m.client(t, Config{Owner: "first"}).Fair("r").Acquire(t.Context(), time.Minute)
 		require.NoError(t, err)
 		places := make([]journal[int], 3)
 		var cancels []context.CancelFunc
@@ -112,7 +112,7 @@ func TestPlacesInTheQueue(t *testing.T) {
 		time.Sleep(time.Second)
 		for i := range places {
 			all := places[i].all()
-			require.Equal(t, i+1, all[len(all)-1])
+			require.Equal(t, i+1, all[len(all)-1], "the holder, which is still in the queue, has none")
 		}
 		cancels[0]()
 		err = <-errs[0]
