@@ -60,7 +60,8 @@ const (
 type turn struct {
 	waiter Token // names the caller
 	ticket int64
-	let    multiplex.Set // nodes that have it in their queues, with this ticket
+	asked  multiplex.Set // nodes that may have it in their queues
+	let    multiplex.Set // those that have said so, with this ticket
 	kept   bool          // that was a quorum
 	over   bool          // the call has got the lock
 	lead   time.Duration // of the next ticket: see redraw
@@ -79,12 +80,15 @@ func (c *Client) queueUp(f *form) *form {
 // leaveQueue gives up the place of a call that gets no lock. Its last attempt
 // has been undone.
 func (c *Client) leaveQueue(r *request) {
+	if r.form.turn.asked == 0 {
+		return
+	}
 	lock := Lock{client: c, resource: r.resource, form: r.form}
 	var room [largeRoom]byte
 	c.group.Tell(releaseFairKind, &multiplex.Command{
 		Encoded: c.appendReleaseFair(room[:0], &lock, true),
 		TTL:     leaseTime,
-		Receipt: multiplex.Receipt{Sent: multiplex.All(len(c.config.Nodes))},
+		Receipt: multiplex.Receipt{Sent: r.form.turn.asked},
 	})
 }
 
@@ -103,10 +107,12 @@ func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 	for round := 1; ; round++ {
 		begun := time.Now()
 		err := c.claim(ctx, lock, set[:0])
+		if t == nil {
+			return err
+		}
+		t.asked |= lock.receipt.Sent
 		held, ok := err.(*HeldError)
 		switch {
-		case t == nil:
-			return err
 		case err == nil:
 			t.over = true
 			return nil
@@ -132,7 +138,7 @@ const leadMost = time.Second
 // when this ticket arrives. So each ticket but the first has a lead, of at
 // least the time spent, which doubles.
 func (c *Client) redraw(t *turn, late int64, spent time.Duration) {
-	t.waiter, t.let = c.tokens.next(), 0
+	t.waiter, t.asked, t.let = c.tokens.next(), 0, 0
 	// What nodes say of one queue changes no ticket for another.
 	next := max(c.tickets.Next(time.Now()), late+1)
 	t.ticket = min(next+t.lead.Microseconds(), pure.LastNumber)

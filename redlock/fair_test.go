@@ -300,6 +300,27 @@ func TestFairFromAfar(t *testing.T) {
 	}
 }
 
+// A call that is a mistake, or whose context has ended, sends nothing: it has
+// no place to give up.
+func TestFairSendsNothingInVain(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		before := calls(m, "EVALSHA")
+		for _, name := range []string{"", strings.Repeat("x", 1<<20), "a:redlock:queue"} {
+			_, err := c.Fair(name).Acquire(t.Context(), time.Second)
+			require.ErrorIs(t, err, ErrResource)
+		}
+		_, err := c.Fair("r").Acquire(t.Context(), 0)
+		require.ErrorIs(t, err, ErrTTL)
+		_, err = c.Fair("r").Acquire(ended, time.Second)
+		require.ErrorIs(t, err, context.Canceled)
+		time.Sleep(100 * ms)
+		require.Equal(t, before, calls(m, "EVALSHA"))
+	})
+}
+
 // Close gives up the places of the callers that wait, before it ends the
 // connections: other clients do not wait for a lease (R28).
 func TestCloseLeavesTheQueue_R28(t *testing.T) {
