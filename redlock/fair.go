@@ -147,11 +147,17 @@ func (c *Client) redraw(t *turn, late int64, spent time.Duration) {
 
 // queuePlaces are what the nodes said of a caller's place.
 type queuePlaces struct {
-	place    int    // the last that was heard
-	ahead    string // the waiter before it
-	admitted multiplex.Set
-	passed   multiplex.Set
-	late     int64
+	standings [multiplex.MaxNodes]standing // by node
+	admitted  multiplex.Set
+	passed    multiplex.Set
+	late      int64
+}
+
+// A standing is a caller's place, 0 if it is not known, and the waiter before
+// it if that is not the first.
+type standing struct {
+	place int
+	ahead Token
 }
 
 // hear takes what one node said with the given code: see ask_fair.lua. It
@@ -168,13 +174,14 @@ func (p *queuePlaces) hear(node, code int, text []byte) bool {
 	p.admitted = p.admitted.Add(node)
 	switch code {
 	case 1:
+		p.standings[node].place = 1
 		return true
 	case 3:
 		return false
 	}
 	place, ahead, _ := bytes.Cut(text, blank)
-	if n, err := strconv.Atoi(string(place)); err == nil && n > p.place && len(ahead) == len(Token{}) {
-		p.place, p.ahead = n, string(ahead)
+	if n, err := strconv.Atoi(string(place)); err == nil && n > 1 && len(ahead) == len(Token{}) {
+		p.standings[node] = standing{n, Token(ahead)}
 	}
 	return false
 }
@@ -186,8 +193,8 @@ func (p *queuePlaces) tell(held *HeldError, f *form) {
 	}
 	held.hint.late, held.hint.admitted, held.hint.passed = p.late, p.admitted, p.passed
 	held.Admitted, held.Place = p.admitted.Len(), 1
-	if p.place > 1 {
-		held.Place, held.hint.key, held.Owner = p.place, f.names[0]+leaseSuffix+p.ahead, ""
+	if most := mostOf(p.standings[:]); most.place > 1 {
+		held.Place, held.hint.key, held.Owner = most.place, f.names[0]+leaseSuffix+string(most.ahead[:]), ""
 	}
 }
 

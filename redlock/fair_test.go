@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -132,6 +133,45 @@ func TestPlacesInTheQueue(t *testing.T) {
 		require.Less(t, time.Since(released), 40*ms, "it waits for none that has gone")
 		time.Sleep(2 * time.Minute)
 		require.Zero(t, m.keys())
+	})
+}
+
+// What one node says of a caller's place, though it is the first to answer,
+// counts for nothing against the others (R32).
+func TestPlaceByMostNodes_R32(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		m.delay(0, ms)
+		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+			lie := resp.AppendBulkString(nil, "2 999999999 "+strings.Repeat("x", len(Token{})))
+			return lie, args[0] == "EVALSHA" && args[1] == askFairScript.digest
+		})
+		holder := m.client(t, Config{}).Fair("r")
+		held, err := holder.Acquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		for place := 1; place <= 3; place++ {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var places journal[int]
+			c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a AttemptInfo) {
+				held := (*HeldError)(nil)
+				if errors.As(a.Err, &held) {
+					places.add(held.Place)
+				}
+			}}})
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			wg.Go(func() {
+				if lock, err := c.Fair("r").Acquire(ctx, time.Minute); err == nil {
+					_ = lock.Release(context.WithoutCancel(ctx))
+				}
+			})
+			time.Sleep(time.Second)
+			all := places.all()
+			require.Equal(t, place, all[len(all)-1])
+			require.LessOrEqual(t, len(all), 15, "it is not woken in vain")
+			defer cancel()
+		}
+		require.NoError(t, held.Release(t.Context()))
 	})
 }
 
