@@ -192,9 +192,10 @@ func (p *queuePlaces) tell(held *HeldError, f *form) {
 		return // it has no place
 	}
 	held.hint.late, held.hint.admitted, held.hint.passed = p.late, p.admitted, p.passed
-	held.Admitted, held.Place = p.admitted.Len(), 1
-	if most := mostOf(p.standings[:]); most.place > 1 {
-		held.Place, held.hint.key, held.Owner = most.place, f.names[0]+leaseSuffix+string(most.ahead[:]), ""
+	most := mostOf(p.standings[:])
+	held.Admitted, held.Place = p.admitted.Len(), most.place
+	if most.place > 1 {
+		held.hint.key, held.Owner = f.names[0]+leaseSuffix+string(most.ahead[:]), ""
 	}
 }
 

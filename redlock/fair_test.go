@@ -390,6 +390,27 @@ func TestCloseLeavesTheQueue_R28(t *testing.T) {
 	}
 }
 
+// A caller that no node has let in, since there are always later tickets, has
+// no place.
+func TestNoPlaceInTheQueue(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		late := time.Now().UnixMicro()
+		for _, n := range m.nodes {
+			n.Handle(func(_ int, args []string) ([]byte, bool) {
+				late += time.Minute.Microseconds()
+				return resp.AppendBulkString(nil, fmt.Sprint("3 ", late)), args[0] == "EVALSHA" && args[1] == askFairScript.digest
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := m.client(t, Config{}).Fair("r").Acquire(ctx, time.Minute)
+		var held *HeldError
+		require.ErrorAs(t, err, &held)
+		require.Zero(t, held.Place)
+		require.Zero(t, held.Admitted)
+	})
+}
+
 // A caller with a low ticket that asks later does not overtake one that a
 // quorum has let in, though it heard of no higher ticket: of the nodes that
 // know it, one failed, and the other's answer was late.
