@@ -117,6 +117,8 @@ const (
 // again after an attempt without a quorum (Config.FailFast, Config.MaxTries,
 // Config.MaxWait). To end Run from within lead, return while the leadership
 // lasts, or end ctx. Client.Drain waits for a leader, so end ctx before it.
+// Client.Close does not: it ends the renewal and, with Config.ReleaseOnClose,
+// releases the lock, though lead has not returned.
 //
 // The client must have Config.Fenced, for the term, and Config.Owner, which is
 // this candidate's identity; otherwise the error is ErrElection. If lead

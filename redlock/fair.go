@@ -60,9 +60,11 @@ const (
 type turn struct {
 	waiter Token // names the caller
 	ticket int64
-	let    multiplex.Set // nodes that have it in their queues, with this ticket
+	asked  multiplex.Set // nodes that may have it in their queues
+	let    multiplex.Set // those that have said so, with this ticket
 	kept   bool          // that was a quorum
 	over   bool          // the call has got the lock
+	lead   time.Duration // of the next ticket: see redraw
 }
 
 // waiting reports whether the caller keeps its place when an attempt fails.
@@ -78,12 +80,15 @@ func (c *Client) queueUp(f *form) *form {
 // leaveQueue gives up the place of a call that gets no lock. Its last attempt
 // has been undone.
 func (c *Client) leaveQueue(r *request) {
+	if r.form.turn.asked == 0 {
+		return
+	}
 	lock := Lock{client: c, resource: r.resource, form: r.form}
 	var room [largeRoom]byte
 	c.group.Tell(releaseFairKind, &multiplex.Command{
 		Encoded: c.appendReleaseFair(room[:0], &lock, true),
 		TTL:     leaseTime,
-		Receipt: multiplex.Receipt{Sent: multiplex.All(len(c.config.Nodes))},
+		Receipt: multiplex.Receipt{Sent: r.form.turn.asked},
 	})
 }
 
@@ -100,11 +105,14 @@ func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 	var set [largeRoom]byte
 	t := lock.form.turn
 	for round := 1; ; round++ {
+		begun := time.Now()
 		err := c.claim(ctx, lock, set[:0])
+		if t == nil {
+			return err
+		}
+		t.asked |= lock.receipt.Sent
 		held, ok := err.(*HeldError)
 		switch {
-		case t == nil:
-			return err
 		case err == nil:
 			t.over = true
 			return nil
@@ -117,18 +125,39 @@ func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 			return err
 		}
 		c.leaveQueue(&request{resource: lock.resource, form: lock.form})
-		// What nodes say of one queue changes no ticket for another.
-		t.waiter, t.ticket, t.let = c.tokens.next(), max(c.tickets.Next(time.Now()), held.hint.late+1), 0
+		c.redraw(t, held.hint.late, time.Since(begun))
 	}
+}
+
+// leadMost bounds the lead of a ticket.
+const leadMost = time.Second
+
+// redraw gives a caller another name and a ticket behind a later one that nodes
+// have let in. spent is what it took to learn of that one. If it was only one
+// of a stream of callers that are nearer to the nodes, there are further ones
+// when this ticket arrives. So each ticket but the first has a lead, of at
+// least the time spent, which doubles.
+func (c *Client) redraw(t *turn, late int64, spent time.Duration) {
+	t.waiter, t.asked, t.let = c.tokens.next(), 0, 0
+	// What nodes say of one queue changes no ticket for another.
+	next := max(c.tickets.Next(time.Now()), late+1)
+	t.ticket = min(next+t.lead.Microseconds(), pure.LastNumber)
+	t.lead = min(max(2*t.lead, spent), leadMost)
 }
 
 // queuePlaces are what the nodes said of a caller's place.
 type queuePlaces struct {
-	place    int    // the last that was heard
-	ahead    string // the waiter before it
-	admitted multiplex.Set
-	passed   multiplex.Set
-	late     int64
+	standings [multiplex.MaxNodes]standing // by node
+	admitted  multiplex.Set
+	passed    multiplex.Set
+	late      int64
+}
+
+// A standing is a caller's place, 0 if it is not known, and the waiter before
+// it if that is not the first.
+type standing struct {
+	place int
+	ahead Token
 }
 
 // hear takes what one node said with the given code: see ask_fair.lua. It
@@ -145,13 +174,14 @@ func (p *queuePlaces) hear(node, code int, text []byte) bool {
 	p.admitted = p.admitted.Add(node)
 	switch code {
 	case 1:
+		p.standings[node].place = 1
 		return true
 	case 3:
 		return false
 	}
 	place, ahead, _ := bytes.Cut(text, blank)
-	if n, err := strconv.Atoi(string(place)); err == nil && n > p.place && len(ahead) == len(Token{}) {
-		p.place, p.ahead = n, string(ahead)
+	if n, err := strconv.Atoi(string(place)); err == nil && n > 1 && len(ahead) == len(Token{}) {
+		p.standings[node] = standing{n, Token(ahead)}
 	}
 	return false
 }
@@ -162,9 +192,10 @@ func (p *queuePlaces) tell(held *HeldError, f *form) {
 		return // it has no place
 	}
 	held.hint.late, held.hint.admitted, held.hint.passed = p.late, p.admitted, p.passed
-	held.Admitted, held.Place = p.admitted.Len(), 1
-	if p.place > 1 {
-		held.Place, held.hint.key, held.Owner = p.place, f.names[0]+leaseSuffix+p.ahead, ""
+	most := mostOf(p.standings[:])
+	held.Admitted, held.Place = p.admitted.Len(), most.place
+	if most.place > 1 {
+		held.hint.key, held.Owner = f.names[0]+leaseSuffix+string(most.ahead[:]), ""
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -85,7 +86,7 @@ func TestTryAcquireDoesNotOvertake(t *testing.T) {
 // A caller knows its place, and leaves the queue at once when its context ends.
 func TestPlacesInTheQueue(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		held, err := m.client(t, Config{Owner: "first"}).Fair("r").TryAcquire(t.Context(), time.Minute)
+		held, err := m.client(t, Config{Owner: "first"}).Fair("r").Acquire(t.Context(), time.Minute)
 		require.NoError(t, err)
 		places := make([]journal[int], 3)
 		var cancels []context.CancelFunc
@@ -112,7 +113,7 @@ func TestPlacesInTheQueue(t *testing.T) {
 		time.Sleep(time.Second)
 		for i := range places {
 			all := places[i].all()
-			require.Equal(t, i+1, all[len(all)-1])
+			require.Equal(t, i+1, all[len(all)-1], "the holder, which is still in the queue, has none")
 		}
 		cancels[0]()
 		err = <-errs[0]
@@ -132,6 +133,45 @@ func TestPlacesInTheQueue(t *testing.T) {
 		require.Less(t, time.Since(released), 40*ms, "it waits for none that has gone")
 		time.Sleep(2 * time.Minute)
 		require.Zero(t, m.keys())
+	})
+}
+
+// What one node says of a caller's place, though it is the first to answer,
+// counts for nothing against the others (R32).
+func TestPlaceByMostNodes_R32(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		m.delay(0, ms)
+		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+			lie := resp.AppendBulkString(nil, "2 999999999 "+strings.Repeat("x", len(Token{})))
+			return lie, args[0] == "EVALSHA" && args[1] == askFairScript.digest
+		})
+		holder := m.client(t, Config{}).Fair("r")
+		held, err := holder.Acquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		for place := 1; place <= 3; place++ {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var places journal[int]
+			c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a AttemptInfo) {
+				held := (*HeldError)(nil)
+				if errors.As(a.Err, &held) {
+					places.add(held.Place)
+				}
+			}}})
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			wg.Go(func() {
+				if lock, err := c.Fair("r").Acquire(ctx, time.Minute); err == nil {
+					_ = lock.Release(context.WithoutCancel(ctx))
+				}
+			})
+			time.Sleep(time.Second)
+			all := places.all()
+			require.Equal(t, place, all[len(all)-1])
+			require.LessOrEqual(t, len(all), 15, "it is not woken in vain")
+			defer cancel()
+		}
+		require.NoError(t, held.Release(t.Context()))
 	})
 }
 
@@ -249,6 +289,128 @@ func TestLateTickets(t *testing.T) {
 		for _, n := range m.nodes {
 			require.Equal(t, []string{"r:redlock:ticket"}, n.Keys())
 		}
+	})
+}
+
+// A caller from afar gets its turn beside a stream of callers near the nodes:
+// each time its ticket arrives, later ones have been let in, whether its clock
+// is right or slow.
+func TestFairFromAfar(t *testing.T) {
+	for _, slow := range []time.Duration{0, time.Hour} {
+		for _, callers := range []int{1, 8} {
+			simulated(t, 5, func(t *testing.T, m *memory) {
+				far, network := m.apartPlain(t)
+				far.tickets.Correct(-slow)
+				for _, n := range m.nodes {
+					network.At(n.Addr()).Latency(25*ms, 25*ms)
+				}
+				ctx, stop := context.WithCancel(context.Background())
+				var wg sync.WaitGroup
+				for range callers {
+					c := m.client(t, Config{})
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							lock, err := c.Fair("r").Acquire(context.Background(), time.Minute)
+							if !assert.NoError(t, err) {
+								return
+							}
+							time.Sleep(2 * ms)
+							assert.NoError(t, lock.Release(context.Background()))
+						}
+					})
+				}
+				time.Sleep(100 * ms)
+				within, cancel := context.WithTimeout(ctx, 10*time.Second)
+				defer cancel()
+				var took []time.Duration
+				for range 10 {
+					begun := time.Now()
+					lock, err := far.Fair("r").Acquire(within, time.Minute)
+					if !assert.NoError(t, err) {
+						break
+					}
+					took = append(took, time.Since(begun))
+					assert.NoError(t, lock.Release(ctx))
+				}
+				stop()
+				wg.Wait()
+				t.Logf("%d callers, a clock that is slow by %v: %v", callers, slow, took)
+			})
+		}
+	}
+}
+
+// A call that is a mistake, or whose context has ended, sends nothing: it has
+// no place to give up.
+func TestFairSendsNothingInVain(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		before := calls(m, "EVALSHA")
+		for _, name := range []string{"", strings.Repeat("x", 1<<20), "a:redlock:queue"} {
+			_, err := c.Fair(name).Acquire(t.Context(), time.Second)
+			require.ErrorIs(t, err, ErrResource)
+		}
+		_, err := c.Fair("r").Acquire(t.Context(), 0)
+		require.ErrorIs(t, err, ErrTTL)
+		_, err = c.Fair("r").Acquire(ended, time.Second)
+		require.ErrorIs(t, err, context.Canceled)
+		time.Sleep(100 * ms)
+		require.Equal(t, before, calls(m, "EVALSHA"))
+	})
+}
+
+// Close gives up the places of the callers that wait, before it ends the
+// connections: other clients do not wait for a lease (R28).
+func TestCloseLeavesTheQueue_R28(t *testing.T) {
+	for range 20 { // how it ends depends on which goroutine runs first
+		simulated(t, 3, func(t *testing.T, m *memory) {
+			for i := range m.nodes {
+				m.delay(i, 0)
+			}
+			held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)
+			require.NoError(t, err)
+			c := m.client(t, Config{})
+			var wg sync.WaitGroup
+			for range 10 {
+				wg.Go(func() {
+					_, err := c.Fair("r").Acquire(context.Background(), time.Minute)
+					assert.ErrorIs(t, err, ErrClosed)
+				})
+			}
+			time.Sleep(time.Second)
+			closeNow(t, c)
+			for _, n := range m.nodes {
+				for _, key := range n.Keys() {
+					require.NotContains(t, key, queueSuffix)
+				}
+			}
+			wg.Wait()
+			require.NoError(t, held.Release(t.Context()))
+		})
+	}
+}
+
+// A caller that no node has let in, since there are always later tickets, has
+// no place.
+func TestNoPlaceInTheQueue(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		var late atomic.Int64
+		late.Store(time.Now().UnixMicro())
+		for _, n := range m.nodes {
+			n.Handle(func(_ int, args []string) ([]byte, bool) {
+				text := fmt.Sprint("3 ", late.Add(time.Minute.Microseconds()))
+				return resp.AppendBulkString(nil, text), args[0] == "EVALSHA" && args[1] == askFairScript.digest
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := m.client(t, Config{}).Fair("r").Acquire(ctx, time.Minute)
+		var held *HeldError
+		require.ErrorAs(t, err, &held)
+		require.Zero(t, held.Place)
+		require.Zero(t, held.Admitted)
 	})
 }
 

@@ -30,7 +30,9 @@ type HeldError struct {
 	// clients asked at once and none got a quorum, it is one of theirs.
 	Owner string
 	// Place is the caller's place in the queue of Client.Fair when it asked, from
-	// 1 on; the holder has none. It is 0 for other locks, and for TryAcquire.
+	// 1 on, by most of the nodes that refused; the holder has none. It is 0 if
+	// none of them has let the caller in yet, for other locks, and for
+	// TryAcquire.
 	Place int
 	// Admitted is how many nodes said that they have the caller in that queue.
 	// If they are a quorum, it is served before each that asks later. Nodes that

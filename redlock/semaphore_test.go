@@ -439,8 +439,11 @@ func TestTextsOfPermitsAndPlaces_R32(t *testing.T) {
 	for node, text := range []string{"", "x", "-1 " + token, "3", "3 short", "2 " + token, "1 " + token} {
 		require.False(t, p.hear(node, 2, []byte(text)))
 	}
-	require.Equal(t, queuePlaces{place: 2, ahead: token, admitted: multiplex.All(7)}, p)
+	said := queuePlaces{admitted: multiplex.All(7)}
+	said.standings[5] = standing{2, Token([]byte(token))}
+	require.Equal(t, said, p)
 	require.True(t, p.hear(7, 1, nil))
+	require.Equal(t, standing{place: 1}, p.standings[7])
 	require.False(t, p.hear(8, 3, []byte("17")))
 	require.Equal(t, multiplex.All(8), p.admitted)
 	for i, text := range []string{"", "x", "-5", "9007199254740991", "9999999999999999999"} {

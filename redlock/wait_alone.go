@@ -14,10 +14,12 @@ import (
 func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock Lock, err error) {
 	if r.form.is(fair) {
 		r.form = c.queueUp(r.form)
+		c.group.DelayClose(1) // so that Close lets the place be given up
 		defer func() {
 			if err != nil {
 				c.leaveQueue(&r)
 			}
+			c.group.DelayClose(-1)
 		}()
 	}
 	w := &waiter{request: r, queue: &queue{}}

@@ -8,7 +8,8 @@
 -- what the names of all leases begin with.
 -- Returns 1 if the lock was taken, and otherwise a text:
 --   1 value        this waiter is the next, once the holder has gone
---   2 place waiter its place in the queue, and the waiter before it
+--   2 place waiter its place in the queue, in which the waiter that has the
+--                  lock does not count, and the waiter before it
 --   3 ticket       a later ticket, which is this one, was let in already: no
 --                  place was given
 -- Only live waiters count. The one that has the lock may still be in the queue.
@@ -61,6 +62,8 @@ for _, other in ipairs(dead) do
   redis.call('ZREM', KEYS[2], other)
 end
 if ahead then
-  return '2 ' .. (rank + 2) .. ' ' .. (#ahead <= 100 and ahead or '')
+  local first = holder and redis.call('ZRANK', KEYS[2], holder)
+  local place = first and first < rank and rank + 1 or rank + 2
+  return '2 ' .. place .. ' ' .. (#ahead <= 100 and ahead or '')
 end
 return value and '1 ' .. (#value <= 100 and value or '') or 1

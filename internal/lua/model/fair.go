@@ -90,10 +90,14 @@ func AskFair(db Keys[string, string], q Question) (granted bool, text string) {
 			continue
 		}
 		if _, lives := db.Get(q.Names + other); lives {
+			place := at + 2
+			if held && slices.ContainsFunc(all[:at], func(o queued) bool { return o.waiter == holder }) {
+				place--
+			}
 			if len(other) > 100 {
 				other = ""
 			}
-			return false, "2 " + strconv.Itoa(at+2) + " " + other
+			return false, "2 " + strconv.Itoa(place) + " " + other
 		}
 		all = slices.Delete(all, at, at+1)
 		writeQueue(db, q.Queue, all, 0)
