@@ -367,6 +367,26 @@ func TestTinyImportGraph(t *testing.T) {
 	}
 }
 
+// Keys shows whether a test has left a lock behind, of any kind.
+func TestKeysOfEachKindOfLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		c := d.Client(t)
+		for key, kind := range map[string]redlock.Locker{
+			"fair": c.Fair("fair"), "permits#0": c.Semaphore("permits", 1), "rw": c.RW("rw").Write(),
+			"ro:redlock:readers": c.RW("ro").Read(),
+		} {
+			lock, err := kind.Acquire(t.Context(), 10*time.Second)
+			require.NoError(t, err)
+			synctest.Wait()
+			require.Contains(t, d.Node(0).Keys(), key)
+			require.NoError(t, lock.Release(t.Context()))
+			synctest.Wait()
+			require.Empty(t, d.Node(0).Keys(), key)
+		}
+	})
+}
+
 // awaitKeys waits until no node has keys other than the allowed ones.
 func awaitKeys(t *testing.T, nodes []*redlocktest.Node, allowed ...string) {
 	t.Helper()

@@ -129,9 +129,12 @@ func (n *Node) Keys() (keys []string) {
 		return err
 	})
 	return slices.DeleteFunc(keys, func(key string) bool {
-		return strings.HasSuffix(key, "redlock:seal") || strings.HasSuffix(key, "redlock:opening") || strings.HasSuffix(key, ":fence")
+		return slices.ContainsFunc(noLocks, func(suffix string) bool { return strings.HasSuffix(key, suffix) })
 	})
 }
+
+// noLocks are how the names of keys end that Keys leaves out.
+var noLocks = []string{"redlock:seal", "redlock:opening", ":fence", ":redlock:permits", ":redlock:ticket"}
 
 func (n *Node) stop() error {
 	if n.stopped {

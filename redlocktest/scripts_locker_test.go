@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redmux/redmux/internal/lua"
@@ -70,60 +71,74 @@ func TestReadWriteScripts(t *testing.T) {
 	}
 }
 
-// Readers leave when their own time is over, on a real server as in memory. A
-// key of another type is in the way, or is none of ours.
-func TestReadersTimesEnd(t *testing.T) {
-	real, inMemory := onServer(t), inMemory(t)
-	for side, do := range map[string]func(args ...string) any{"real": real, "in memory": inMemory} {
-		require.EqualValues(t, 1, do(rwCall(lua.Read, "short", "1000")...), side)
-		require.EqualValues(t, 1, do(rwCall(lua.Read, "long", "100000")...), side)
-		require.EqualValues(t, 1, do(rwCall(lua.Read, "middle", "50000")...), side)
-		require.Equal(t, "2 long", do(rwCall(lua.Write, "w", "1000", "", "0")...), side)
-		left := do("PTTL", "w:readers")
-		require.InDelta(t, 96_000, left, 5_000, "%s: nothing is shortened", side)
-		time.Sleep(1100 * time.Millisecond)
-		require.EqualValues(t, 0, do(rwCall(lua.ExtendRead, "short", "1000")...), side)
-		require.EqualValues(t, 1, do(rwCall(lua.ExtendRead, "long", "1")...), side)
-		require.EqualValues(t, 0, do(rwCall(lua.ReleaseRead, "short", "")...), side)
-		require.Equal(t, "2 long", do(rwCall(lua.Write, "w", "1000", "", "0")...), side)
-		require.EqualValues(t, 1, do(rwCall(lua.ReleaseRead, "middle", "")...), side)
-		require.Equal(t, "2 long", do(rwCall(lua.Write, "w", "1000", "", "1000")...), side)
-		require.Equal(t, "3 w", do(rwCall(lua.Read, "late", "1000")...), side)
-		time.Sleep(1100 * time.Millisecond)
-		require.EqualValues(t, 1, do(rwCall(lua.Read, "late", "50000")...), side)
-		require.EqualValues(t, 1, do(rwCall(lua.ReleaseRead, "late", "")...), side)
-		require.EqualValues(t, 1, do(rwCall(lua.Write, "w", "100000", "long", "0")...), side)
-		require.EqualValues(t, 1, do(rwCall(lua.ReleaseRead, "long", "w")...), "%s: the writer, too", side)
-		require.EqualValues(t, 0, do("EXISTS", "w", "w:readers", "w:mark"), side)
+// bothSides runs a test on a real server and in memory, where time is
+// simulated. A few commands take less than a unit, however busy the machine is.
+func bothSides(t *testing.T, test func(t *testing.T, do func(args ...string) any, unit time.Duration)) {
+	t.Parallel()
+	t.Run("real", func(t *testing.T) { test(t, onServer(t), 2*time.Second) })
+	t.Run("in memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, inMemory(t), time.Hour) })
+	})
+}
 
-		// Readers whose time is over keep no writer out, and are removed when
-		// another gets in or stays on.
-		for what, c := range map[string]struct {
-			command []string
-			size    any
-		}{
-			"read":   {rwCall(lua.Read, "c", "10000"), int64(2)},
-			"extend": {rwCall(lua.ExtendRead, "b", "10000"), int64(1)},
-			"write":  {rwCall(lua.Write, "w", "10000", "b", "0"), int64(1)},
-		} {
-			size := func() any {
-				return do("EVAL", lua.LookReaders, "2", "w:readers", "w:mark", "0").([]any)[1]
-			}
-			require.EqualValues(t, 1, do(rwCall(lua.Read, "a", "50")...), side)
-			require.EqualValues(t, 1, do(rwCall(lua.Read, "b", "5000")...), side)
-			time.Sleep(60 * time.Millisecond)
-			require.EqualValues(t, 2, size(), side)
-			require.EqualValues(t, 1, do(c.command...), "%s: %s", side, what)
-			require.EqualValues(t, c.size, size(), "%s: %s", side, what)
-			do("DEL", "w", "w:readers")
+// inMS returns a time as an argument of a script.
+func inMS(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// Readers leave when their own time is over, on a real server as in memory.
+func TestReadersTimesEnd(t *testing.T) { bothSides(t, testReadersTimesEnd) }
+
+func testReadersTimesEnd(t *testing.T, do func(args ...string) any, unit time.Duration) {
+	one, many := inMS(unit), inMS(1000*unit)
+	require.EqualValues(t, 1, do(rwCall(lua.Read, "short", one)...))
+	require.EqualValues(t, 1, do(rwCall(lua.Read, "long", many)...))
+	require.EqualValues(t, 1, do(rwCall(lua.Read, "middle", inMS(500*unit))...))
+	require.Equal(t, "2 long", do(rwCall(lua.Write, "w", one, "", "0")...))
+	require.Greater(t, do("PTTL", "w:readers"), (900 * unit).Milliseconds(), "nothing is shortened")
+	time.Sleep(unit + unit/10)
+	require.EqualValues(t, 0, do(rwCall(lua.ExtendRead, "short", one)...))
+	require.EqualValues(t, 1, do(rwCall(lua.ExtendRead, "long", "1")...))
+	require.EqualValues(t, 0, do(rwCall(lua.ReleaseRead, "short", "")...))
+	require.Equal(t, "2 long", do(rwCall(lua.Write, "w", one, "", "0")...))
+	require.EqualValues(t, 1, do(rwCall(lua.ReleaseRead, "middle", "")...))
+	require.Equal(t, "2 long", do(rwCall(lua.Write, "w", one, "", one)...))
+	require.Equal(t, "3 w", do(rwCall(lua.Read, "late", one)...))
+	time.Sleep(unit + unit/10)
+	require.EqualValues(t, 1, do(rwCall(lua.Read, "late", many)...))
+	require.EqualValues(t, 1, do(rwCall(lua.ReleaseRead, "late", "")...))
+	require.EqualValues(t, 1, do(rwCall(lua.Write, "w", many, "long", "0")...))
+	require.EqualValues(t, 1, do(rwCall(lua.ReleaseRead, "long", "w")...), "the writer, too")
+	require.EqualValues(t, 0, do("EXISTS", "w", "w:readers", "w:mark"))
+
+	// Readers whose time is over keep no writer out, and are removed when
+	// another gets in or stays on.
+	for what, c := range map[string]struct {
+		command []string
+		size    any
+	}{
+		"read":   {rwCall(lua.Read, "c", many), int64(2)},
+		"extend": {rwCall(lua.ExtendRead, "b", many), int64(1)},
+		"write":  {rwCall(lua.Write, "w", many, "b", "0"), int64(1)},
+	} {
+		size := func() any {
+			return do("EVAL", lua.LookReaders, "2", "w:readers", "w:mark", "0").([]any)[1]
 		}
-		require.EqualValues(t, 1, do(rwCall(lua.Read, "a", "50")...), side)
-		time.Sleep(60 * time.Millisecond)
-		require.EqualValues(t, 1, do(rwCall(lua.Write, "w", "1000", "", "0")...), side)
-		require.EqualValues(t, 0, do("EXISTS", "w:readers"), side)
-		do("DEL", "w")
+		require.EqualValues(t, 1, do(rwCall(lua.Read, "a", inMS(unit/20))...))
+		require.EqualValues(t, 1, do(rwCall(lua.Read, "b", many)...))
+		time.Sleep(unit / 16)
+		require.EqualValues(t, 2, size())
+		require.EqualValues(t, 1, do(c.command...), what)
+		require.EqualValues(t, c.size, size(), what)
+		do("DEL", "w", "w:readers")
 	}
+	require.EqualValues(t, 1, do(rwCall(lua.Read, "a", inMS(unit/20))...))
+	time.Sleep(unit / 16)
+	require.EqualValues(t, 1, do(rwCall(lua.Write, "w", one, "", "0")...))
+	require.EqualValues(t, 0, do("EXISTS", "w:readers"))
+}
 
+// A key of another type is in the way, or is none of ours.
+func TestReadersMeetStrangers(t *testing.T) {
+	real := onServer(t)
 	// A node in memory has no lists.
 	for _, key := range []string{"w", "w:readers", "w:mark"} {
 		real("RPUSH", key, "x")
@@ -208,40 +223,40 @@ func TestSemaphoreScripts(t *testing.T) {
 
 // A number of permits counts until the last permit of a client that named it
 // has ended, on a real server as in memory, though others keep the record.
-func TestNumbersOfPermitsEnd(t *testing.T) {
+func TestNumbersOfPermitsEnd(t *testing.T) { bothSides(t, testNumbersOfPermitsEnd) }
+
+func testNumbersOfPermitsEnd(t *testing.T, do func(args ...string) any, unit time.Duration) {
+	one, more, many := inMS(unit), inMS(5*unit/2), inMS(1000*unit)
 	extend := func(n, value, ttl, permits string) []string {
 		return []string{"EVAL", lua.ExtendPermit, "2", "s#" + n, "s:permits", value, ttl, permits}
 	}
-	least := func(do func(args ...string) any) any {
+	least := func() any {
 		said, _ := do("EVAL", lua.LookPermits, "1", "s:permits", "s#", "0").([]any)
 		if said == nil {
 			return nil
 		}
 		return said[0]
 	}
-	for side, do := range map[string]func(args ...string) any{"real": onServer(t), "in memory": inMemory(t)} {
-		require.EqualValues(t, 1, do(permitCall("0", "x", "300", "1", "0")...), side)
-		require.Equal(t, "1 ", do(permitCall("1", "y", "5000", "3", "0")...), side)
-		require.EqualValues(t, 1, do(extend("0", "x", "1000", "1")...), side)
-		require.EqualValues(t, 1, do(extend("0", "x", "10", "1")...), side)
-		do("DEL", "s#0")
-		require.EqualValues(t, 1, do(permitCall("0", "y", "5000", "3", "0")...), side)
-		require.InDelta(t, 5900, do("PTTL", "s:permits"), 200, side)
-		time.Sleep(310 * time.Millisecond)
-		require.EqualValues(t, 1, least(do), "%s: it was extended, and no end is moved back", side)
-		require.EqualValues(t, 1, do(extend("0", "y", "6000", "3")...), side)
-		time.Sleep(time.Second)
-		require.EqualValues(t, 3, least(do), side)
-		require.EqualValues(t, 1, do(permitCall("1", "y", "5000", "3", "0")...), side)
-		require.EqualValues(t, 1, do(permitCall("2", "y", "5000", "3", "0")...), side)
-		require.Equal(t, "1 ", do(permitCall("0", "z", "5000", "2", "0")...), "%s: held beyond the least", side)
+	require.EqualValues(t, 1, do(permitCall("0", "x", one, "1", "0")...))
+	require.Equal(t, "1 ", do(permitCall("1", "y", many, "3", "0")...))
+	require.EqualValues(t, 1, do(extend("0", "x", more, "1")...))
+	require.EqualValues(t, 1, do(extend("0", "x", "1", "1")...))
+	do("DEL", "s#0")
+	require.EqualValues(t, 1, do(permitCall("0", "y", many, "3", "0")...))
+	require.Greater(t, do("PTTL", "s:permits"), (900 * unit).Milliseconds())
+	time.Sleep(unit + unit/10)
+	require.EqualValues(t, 1, least(), "it was extended, and no end is moved back")
+	require.EqualValues(t, 1, do(extend("0", "y", inMS(1100*unit), "3")...))
+	time.Sleep(3 * unit / 2)
+	require.EqualValues(t, 3, least())
+	require.EqualValues(t, 1, do(permitCall("1", "y", many, "3", "0")...))
+	require.EqualValues(t, 1, do(permitCall("2", "y", many, "3", "0")...))
+	require.Equal(t, "1 ", do(permitCall("0", "z", many, "2", "0")...), "held beyond the least")
 
-		do("DEL", "s:permits")
-		require.EqualValues(t, 1, do(extend("0", "y", "10", "2")...), side)
-		require.EqualValues(t, 2, least(do), "%s: a record that was lost begins anew", side)
-		require.Greater(t, do("PTTL", "s:permits"), int64(5000), "%s: with the end of the permit", side)
-		do("DEL", "s:permits", "s#0", "s#1", "s#2")
-	}
+	do("DEL", "s:permits")
+	require.EqualValues(t, 1, do(extend("0", "y", "1", "2")...))
+	require.EqualValues(t, 2, least(), "a record that was lost begins anew")
+	require.Greater(t, do("PTTL", "s:permits"), (900 * unit).Milliseconds(), "with the end of the permit")
 }
 
 // A key that holds no string is no free permit, though MGET shows no value:

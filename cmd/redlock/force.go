@@ -37,6 +37,8 @@ func (f *forcing) Validate() error {
 // forceHelp is the part of --help about --force.
 const forceHelp = `With --force, no token is needed: use it for a lock whose holder is dead, when you cannot wait for the TTL. The key on each master is shown by its fingerprint and TTL. After a yes, the keys that still have the value that was shown are deleted; a lock that another client got meanwhile is left alone and reported. A holder that is alive is not told: it works on until its next renewal. Exit code: 0 deleted, 1 the answer was not yes, 69 less than a quorum answered, 75 a key was left alone, or readers or permits are held.
 
+A key that no client of this algorithm can have set, such as a counter, is left alone: see redlock status.
+
 A permit is a key of its own, and so has to be named: release --force workers#3. Readers are never taken from: wait for their TTL. The lock of a fair lock is the key of its name, and goes to the next in the queue.
 `
 
@@ -156,6 +158,9 @@ func (f *forced) read(ctx context.Context, i int, node *probe.Probe) {
 				n.state, n.err = refused, node.ServerError(v)
 			case v.Type() == resp.BulkString && !v.IsNull():
 				n.state, n.value = shown, string(v.Bytes())
+				if (kind{Type: "string", Size: int64(len(n.value)), Number: isNumber(n.value)}).foreign() {
+					n.state, n.value = foreign, "" // redlock status says the same
+				}
 			}
 			return nil
 		}},

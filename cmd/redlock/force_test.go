@@ -118,6 +118,22 @@ func TestForceLeavesAloneWhatIsNoLockOrAway(t *testing.T) {
 	assert.Equal(t, exitNoQuorum, within("release", nodes, "--force", "--yes", "nothing").code)
 }
 
+// What status calls a key of another kind is not taken for a lock either: the
+// counter of another program would be lost.
+func TestForceLeavesAloneWhatStatusCallsForeign(t *testing.T) {
+	servers, nodes := masters(t, 3)
+	for _, value := range []string{"42", strings.Repeat("x", longestToken+1)} {
+		do(t, servers, "SET", "job", value)
+		assert.Equal(t, verdictForeign, statusOf(t, nodes, "job", exitOK).Verdict)
+		got := within("release", nodes, "--force", "--yes", "job")
+		assert.Equal(t, exitHeld, got.code, got)
+		assert.Equal(t, 3, strings.Count(got.stdout, "a key that is not a lock: left alone"), got.stdout)
+		for _, s := range servers {
+			assert.Equal(t, value, valueOf(t, s, "job"))
+		}
+	}
+}
+
 // An impossible TTL is shown as the longest that there is, and one that is not
 // a number as none.
 func TestForceBoundsWhatANodeClaims(t *testing.T) {

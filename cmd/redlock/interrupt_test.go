@@ -80,3 +80,17 @@ func signalAfterGrant(t *testing.T, held bool, take func(*process, *deployment, 
 		require.Empty(t, node.Keys(), "R7")
 	}
 }
+
+// A signal that comes just before what was waited for is not lost.
+func TestASignalThatComesWithTheResult(t *testing.T) {
+	p := &process{signals: make(chan os.Signal)}
+	text, err := unlessInterrupted(p, func() (string, error) {
+		p.signals <- syscall.SIGTERM // returns when the wait has taken it
+		return "token", nil
+	})
+	require.Equal(t, signalCode(syscall.SIGTERM), exitCode(err))
+	require.Empty(t, text)
+	text, err = unlessInterrupted(p, func() (string, error) { return "token", nil })
+	require.NoError(t, err)
+	require.Equal(t, "token", text)
+}

@@ -122,7 +122,7 @@ func participantsTable(found redlock.Inspection, head []string, all []redlock.Pa
 	}
 	text := "\n" + table(rows)
 	if more := len(all) - longestTable; more > 0 {
-		text += fmt.Sprintf("and %s more: see --json\n", several(found, more))
+		text += fmt.Sprintf("not shown: %s (see --json)\n", several(found, more))
 	}
 	return text
 }

@@ -262,3 +262,15 @@ func TestForceLeavesParticipantsAlone(t *testing.T) {
 	assert.Contains(t, got.stdout, "deleted")
 	require.NoError(t, <-waited)
 }
+
+// A person sees the first twenty, and how many there are besides.
+func TestLongTablesAreCut(t *testing.T) {
+	found := redlock.Inspection{Readers: make([]redlock.Participant, longestTable+5)}
+	text := participantsTables(found)
+	assert.Equal(t, 1+1+longestTable+1, strings.Count(text, "\n"))
+	assert.True(t, strings.HasSuffix(text, "\nnot shown: 5 (see --json)\n"), text)
+	found.Cut = true
+	assert.True(t, strings.HasSuffix(participantsTables(found), "\nnot shown: 5 or more (see --json)\n"))
+	found.Readers = found.Readers[:longestTable]
+	assert.NotContains(t, participantsTables(found), "not shown")
+}

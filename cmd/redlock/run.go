@@ -100,7 +100,7 @@ func (c *runCommand) Run(p *process, d *deployment) error {
 		return err
 	}
 	c.Command = command
-	file, err := openOutcome(c.Outcome)
+	file, err := unlessInterrupted(p, func() (outcomeFile, error) { return openOutcome(c.Outcome) })
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ const mostToken = 1024
 
 // read returns the token.
 func (s *tokenSource) read(p *process) (handover, error) {
-	text, err := s.text(p)
+	text, err := unlessInterrupted(p, func() (string, error) { return s.text(p) })
 	if err != nil {
 		return handover{}, err
 	}

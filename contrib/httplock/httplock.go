@@ -118,7 +118,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := h.client.DoWith(r.Context(), resource.Name(o.Prefix, key), redlock.HoldOptions{TTL: o.TTL, MaxWait: o.Wait},
 		func(ctx context.Context) error {
 			called = true
-			h.next.ServeHTTP(w, r.WithContext(ctx))
+			inner := r.WithContext(ctx)
+			h.next.ServeHTTP(w, inner)
+			r.MultipartForm = inner.MultipartForm // net/http removes its files
 			return nil
 		})
 	switch {

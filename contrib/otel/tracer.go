@@ -31,6 +31,7 @@ package redlockotel
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/redlock"
@@ -48,7 +49,8 @@ type Options struct {
 	// Attributes are added to each span. If nil, none.
 	Attributes []attribute.KeyValue
 	// Resources adds the names of resources. Do not set it if a name may reveal
-	// something confidential, such as a customer. If zero, no span has a name.
+	// something confidential, such as a customer. Bytes that are not UTF-8 are
+	// replaced. If zero, no span has a name.
 	Resources bool
 }
 
@@ -120,10 +122,11 @@ func (s *spans) span(
 	span.SetAttributes(attributes...)
 	span.SetAttributes(attribute.String("redlock.outcome", outcome))
 	if s.options.Resources {
-		span.SetAttributes(attribute.String("redlock.resource", resource))
+		// Exporters refuse a whole batch for a text that is not UTF-8.
+		span.SetAttributes(attribute.String("redlock.resource", strings.ToValidUTF8(resource, "\uFFFD")))
 	}
 	if text := description(outcome, err); text != "" {
-		span.SetStatus(codes.Error, text)
+		span.SetStatus(codes.Error, strings.ToValidUTF8(text, "\uFFFD"))
 		span.SetAttributes(attribute.String("error.type", outcome)) // as the semantic conventions require
 	}
 }

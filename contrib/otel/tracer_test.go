@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlocktest"
@@ -143,6 +144,20 @@ func TestResourcesAreNamedWhereThatIsAskedFor(t *testing.T) {
 		require.NoError(t, err)
 	})
 	require.Equal(t, resource, attributesOf(spans[0])["redlock.resource"])
+}
+
+// A resource may have any bytes, and so may a socket's path in an error, but a
+// span only UTF-8: otherwise an exporter loses all spans of its batch.
+func TestSpansAreUTF8(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
+	NewTracer(Options{Provider: provider, Resources: true}).ReleaseDone(t.Context(), redlock.ReleaseInfo{
+		Resource: "a\xffb", Err: &redlock.ResourceError{Resource: "a", Err: errors.New("node c\xffd")},
+	})
+	span := exporter.GetSpans()[0]
+	require.Equal(t, "a\uFFFDb", attributesOf(span)["redlock.resource"])
+	require.True(t, utf8.ValidString(span.Status.Description), "%q", span.Status.Description)
+	require.Contains(t, span.Status.Description, "node c\uFFFDd")
 }
 
 // Without a quorum, the span has each node's cause; so has the span of a lost

@@ -61,12 +61,14 @@ func (g *Guard) Run(c *Command) (Ending, error) {
 	if err := s.mayStart(); err != nil {
 		return Ending{}, err
 	}
+	if signal.Ignored(syscall.SIGTTOU) { // since an earlier Run: signal.Reset would not change that
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU)
+	}
 	err := s.start(c)
 	// The wrapper is now in the background of its terminal, and neither writing
 	// to it nor taking it back may stop the wrapper. The command was started
 	// before, so it does not inherit the ignored signal.
 	signal.Ignore(syscall.SIGTTOU)
-	defer signal.Reset(syscall.SIGTTOU)
 	defer s.tty.takeBack()
 	if err != nil {
 		return Ending{}, &StartError{err}
