@@ -27,6 +27,19 @@ func (c *Client) appendRelease(dst []byte, resource string, token *Token) multip
 	return multiplex.Encoded{Bytes: c.appendValue(dst, token), Key: key}
 }
 
+// appendReleaseMarked appends the release of a permit or a writer.
+func (c *Client) appendReleaseMarked(dst []byte, l *Lock) multiplex.Encoded {
+	dst = appendScriptHead(dst, &releaseMarkedScript, 2, 3+2+1)
+	if l.form.is(permit) {
+		dst = c.appendPermit(dst, l)
+		dst = c.appendKeyWith(dst, l.resource, wantedSuffix)
+	} else {
+		dst = c.appendKey(dst, l.resource)
+		dst = c.appendKeyWith(dst, l.resource, markSuffix)
+	}
+	return multiplex.Encoded{Bytes: c.appendValue(dst, &l.token)}
+}
+
 // appendReleaseMany appends the head of the release of n locks. Their keys must
 // follow, and then their tokens.
 func appendReleaseMany(dst []byte, n int) []byte {

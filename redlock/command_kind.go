@@ -12,6 +12,8 @@ var (
 	extendKind  = &multiplex.ExtendKind{Kind: scripted, Merger: mergerOf(appendExtendMany)}
 	releaseKind = &multiplex.ReleaseKind{Kind: scripted, Merger: mergerOf(appendReleaseMany), Native: releaseForms}
 	scripted    = multiplex.Kind{Judge: judgeScript, Script: true}
+	// releaseMarkedKind is the release of a permit or a writer.
+	releaseMarkedKind = &multiplex.ReleaseKind{Kind: scripted}
 
 	// releaseForms are the native commands that do what release.lua does (R25):
 	// of Redis from 8.4 on, and of Valkey from 9.0 on. Extensions have none: at

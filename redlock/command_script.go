@@ -46,7 +46,7 @@ var (
 	releaseReadScript   = newScript(lua.ReleaseRead)
 	acquirePermitScript = newScript(lua.AcquirePermit)
 	extendPermitScript  = newScript(lua.ExtendPermit)
-	releasePermitScript = newScript(lua.ReleasePermit)
+	releaseMarkedScript = newScript(lua.ReleaseMarked)
 	askFairScript       = newScript(lua.AskFair)
 	releaseFairScript   = newScript(lua.ReleaseFair)
 	sealScript          = newScript(lua.Seal)
@@ -59,7 +59,7 @@ var (
 		&releaseScript, &extendScript, &releaseManyScript, &extendManyScript, &healScript, &shortenScript,
 		&acquireAllScript, &releaseAllScript, &extendAllScript, &sealScript,
 		&readScript, &writeScript, &downgradeScript, &extendReadScript, &releaseReadScript,
-		&acquirePermitScript, &extendPermitScript, &releasePermitScript,
+		&acquirePermitScript, &extendPermitScript, &releaseMarkedScript,
 		&askFairScript, &releaseFairScript,
 	}
 	fencedScripts = []*script{&fencedScript, &floorScript}

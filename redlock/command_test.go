@@ -88,7 +88,7 @@ func TestDigestsAreTheServers(t *testing.T) {
 		releaseSource, extendSource, releaseManySource, extendManySource, healSource, shortenSource,
 		lua.AcquireAll, lua.ReleaseAll, lua.ExtendAll, sealSource,
 		lua.Read, lua.Write, lua.Downgrade, lua.ExtendRead, lua.ReleaseRead,
-		lua.AcquirePermit, lua.ExtendPermit, lua.ReleasePermit, lua.AskFair, lua.ReleaseFair,
+		lua.AcquirePermit, lua.ExtendPermit, lua.ReleaseMarked, lua.AskFair, lua.ReleaseFair,
 	}, cured)
 }
 

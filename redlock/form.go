@@ -160,8 +160,8 @@ func (l *Lock) release(room []byte) (kind *multiplex.ReleaseKind, command multip
 		kind, command.Encoded = releaseAllKind, c.appendAll(room, &releaseAllScript, l.form, &l.token, 0)
 	case reading:
 		kind, command.Encoded = releaseReadKind, c.appendReleaseRead(room, l)
-	case permit:
-		kind, command.Encoded = releasePermitKind, c.appendReleasePermit(room, l)
+	case writing, permit:
+		kind, command.Encoded = releaseMarkedKind, c.appendReleaseMarked(room, l)
 	case fair:
 		kind, command.Encoded = releaseFairKind, c.appendReleaseFair(room, l, !l.form.turn.waiting())
 	default:

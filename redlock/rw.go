@@ -133,11 +133,10 @@ func (rw RWLock) attempt(ctx context.Context, f *form, ttl time.Duration) (Lock,
 	return lock, named(rw.name, err)
 }
 
-// The commands of read/write locks. A writer is extended and released as a
-// plain lock is.
+// The commands of read/write locks. A writer is extended as a plain lock is.
 var (
 	readKind        = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeAll, Script: true}, Undo: releaseReadKind, Telling: true}
-	writeKind       = &multiplex.ClaimKind{Kind: readKind.Kind, Undo: releaseKind, Telling: true}
+	writeKind       = &multiplex.ClaimKind{Kind: readKind.Kind, Undo: releaseMarkedKind, Telling: true}
 	downgradeKind   = &multiplex.ClaimKind{Kind: scripted, Undo: releaseReadKind}
 	extendReadKind  = &multiplex.ExtendKind{Kind: scripted}
 	releaseReadKind = &multiplex.ReleaseKind{Kind: scripted}

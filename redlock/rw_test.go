@@ -171,6 +171,48 @@ func TestNoWriterStarves(t *testing.T) {
 	})
 }
 
+// Readers that wait for a writer are told when it has gone, or has become a
+// reader, and not when it gets in, which is no use to them.
+func TestReadersAreToldThatTheWriterHasGone(t *testing.T) {
+	for name, end := range map[string]func(RWLock, Lock) error{
+		"released": func(_ RWLock, l Lock) error { return l.Release(context.Background()) },
+		"downgraded": func(rw RWLock, l Lock) error {
+			_, err := rw.Downgrade(context.Background(), l, time.Minute)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 5, func(t *testing.T, m *memory) {
+				first, err := m.used(t, Config{}).RW("r").Read().TryAcquire(t.Context(), time.Minute)
+				require.NoError(t, err)
+				rw := m.used(t, Config{}).RW("r")
+				wrote, read := make(chan Lock), make(chan time.Time, 1)
+				go func() {
+					lock, err := rw.Write().Acquire(context.Background(), time.Minute)
+					assert.NoError(t, err)
+					wrote <- lock
+				}()
+				time.Sleep(time.Second)
+				waits := m.used(t, Config{}).RW("r").Read()
+				go func() {
+					_, err := waits.Acquire(context.Background(), time.Minute)
+					assert.NoError(t, err)
+					read <- time.Now()
+				}()
+				time.Sleep(time.Second)
+				require.NoError(t, first.Release(t.Context()))
+				lock := <-wrote
+				before := m.calls()[readScript.digest]
+				time.Sleep(20 * ms)
+				require.Equal(t, before, m.calls()[readScript.digest], "it asked while the writer had the lock")
+				gone := time.Now()
+				require.NoError(t, end(rw, lock))
+				require.Less(t, (<-read).Sub(gone), 20*ms)
+			})
+		})
+	}
+}
+
 // overlap lets readers read again and again, each for a time of its own. wait
 // waits for their end.
 func overlap(t *testing.T, readers []RWLock, until time.Time, span func(*rand.Rand) time.Duration) (reads *atomic.Int64, wait func()) {

@@ -145,9 +145,8 @@ func mostFree(all []int) (free freePermits) {
 
 // The commands of permits.
 var (
-	permitKind        = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeAll, Script: true}, Undo: releasePermitKind, Telling: true}
-	extendPermitKind  = &multiplex.ExtendKind{Kind: scripted}
-	releasePermitKind = &multiplex.ReleaseKind{Kind: scripted}
+	permitKind       = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeAll, Script: true}, Undo: releaseMarkedKind, Telling: true}
+	extendPermitKind = &multiplex.ExtendKind{Kind: scripted}
 )
 
 func (l *Lock) claimPermit(dst []byte) multiplex.Encoded {
@@ -185,11 +184,4 @@ func (c *Client) appendExtendPermit(dst []byte, l *Lock, ttl time.Duration) mult
 	dst = c.appendValue(dst, &l.token)
 	dst = appendMilliseconds(dst, ttl)
 	return multiplex.Encoded{Bytes: appendInteger(dst, int64(l.form.permits))}
-}
-
-func (c *Client) appendReleasePermit(dst []byte, l *Lock) multiplex.Encoded {
-	dst = appendScriptHead(dst, &releasePermitScript, 2, 3+2+1)
-	dst = c.appendPermit(dst, l)
-	dst = c.appendKeyWith(dst, l.resource, wantedSuffix)
-	return multiplex.Encoded{Bytes: c.appendValue(dst, &l.token)}
 }

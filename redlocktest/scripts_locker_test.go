@@ -21,6 +21,8 @@ func rwCall(script string, args ...string) []string {
 		keys = []string{"1", "w:readers"}
 	case lua.ReleaseRead:
 		keys = []string{"2", "w:readers", "w"}
+	case lua.ReleaseMarked:
+		keys = []string{"2", "w", "w:mark"}
 	}
 	return append(append([]string{"EVAL", script}, keys...), args...)
 }
@@ -51,7 +53,7 @@ func TestReadWriteScripts(t *testing.T) {
 		case 5:
 			command = rwCall(lua.ReleaseRead, value(), pick("", value()))
 		case 6:
-			command = []string{"EVAL", lua.Release, "1", "w", value()}
+			command = rwCall(lua.ReleaseMarked, value())
 		default:
 			command = []string{"DEL", "w:mark"}
 		}
@@ -199,7 +201,7 @@ func TestSemaphoreScripts(t *testing.T) {
 		case 3:
 			command = []string{"EVAL", lua.ExtendPermit, "2", "s#" + n, "s:permits", value, ttl, permits}
 		case 4:
-			command = []string{"EVAL", lua.ReleasePermit, "2", "s#" + n, "s:mark", value}
+			command = []string{"EVAL", lua.ReleaseMarked, "2", "s#" + n, "s:mark", value}
 		default:
 			command = []string{"DEL", []string{"s#" + n, "s#" + n, "s:permits"}[r.IntN(3)]}
 		}
@@ -302,7 +304,7 @@ func TestPermitsAtMaxmemory_R25(t *testing.T) {
 	do("DEL", "s:permits")
 	require.EqualValues(t, 1, extend("1000"))
 	require.InDelta(t, 21000, do("PTTL", "s:permits"), 1000, "a record that was lost begins anew")
-	require.EqualValues(t, 1, do("EVAL", lua.ReleasePermit, "2", "s#1", "s:mark", "x"))
+	require.EqualValues(t, 1, do("EVAL", lua.ReleaseMarked, "2", "s#1", "s:mark", "x"))
 }
 
 // A record that holds something else is refused, and not looked through: a

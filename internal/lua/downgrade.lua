@@ -1,7 +1,7 @@
 -- Makes a writer a reader (docs/safety.md). KEYS: as read.lua. ARGV: the
 -- writer's value, the reader's, and its TTL in ms. Returns 1 if the writer's
--- key had the value, and now its reader is in; and 0, with nothing changed, if
--- not.
+-- key had the value, and now its reader is in, and other readers may come; and
+-- 0, with nothing changed, if not.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local value = redis.pcall('GET', KEYS[1])
@@ -24,5 +24,5 @@ redis.call('ZADD', KEYS[2], now + ARGV[3], ARGV[2])
 if redis.call('PTTL', KEYS[2]) < ARGV[3] + 1000 then
   redis.call('PEXPIRE', KEYS[2], ARGV[3] + 1000)
 end
-redis.call('DEL', KEYS[1])
+redis.call('DEL', KEYS[1], KEYS[3])
 return 1

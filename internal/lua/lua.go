@@ -74,9 +74,10 @@ var (
 	// ExtendPermit lengthens the life of a permit (R10).
 	//go:embed extend_permit.lua
 	ExtendPermit string
-	// ReleasePermit gives a permit back (R9).
-	//go:embed release_permit.lua
-	ReleasePermit string
+	// ReleaseMarked deletes a permit or a writer's key that has the token (R9),
+	// and tells the callers that wait.
+	//go:embed release_marked.lua
+	ReleaseMarked string
 	// AskFair asks for a lock whose callers are served in order.
 	//go:embed ask_fair.lua
 	AskFair string

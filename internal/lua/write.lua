@@ -4,8 +4,9 @@
 -- new readers are kept out if old ones are in the way, or 0. Returns 1 if it is
 -- in, and otherwise a text, as acquire_all.lua does: of several readers, it
 -- names the one that stays the longest. The mark that keeps new readers out
--- stops no writer. Readers that wait are told of each change of the mark: it is
--- set again only when a quarter of it has passed.
+-- stops no writer. Readers that wait are told of each change of the mark. So it
+-- is set again only when a quarter of it has passed, and stays when the writer
+-- is in: its release deletes it.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local value = redis.pcall('GET', KEYS[1])
@@ -37,6 +38,5 @@ for i = #last - 1, 1, -2 do
   end
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-redis.call('DEL', KEYS[3])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 return 1

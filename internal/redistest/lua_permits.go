@@ -19,8 +19,8 @@ func (n *Node) teachPermits() {
 		}
 		return model.ExtendPermit(db, keys[0], keys[1], args[0], ttl, permits, db.clock.Now())
 	})
-	n.Script(lua.ReleasePermit, func(keys, args []string, db *DB) any {
-		return model.ReleasePermit(db, keys[0], keys[1], args[0])
+	n.Script(lua.ReleaseMarked, func(keys, args []string, db *DB) any {
+		return model.ReleaseMarked(db, keys[0], keys[1], args[0])
 	})
 }
 

@@ -99,8 +99,8 @@ func ExtendPermit(db Keys[string, string], key, record, value string, ttl time.D
 	return 1
 }
 
-// ReleasePermit is release_permit.lua.
-func ReleasePermit(db Keys[string, string], key, mark, value string) int {
+// ReleaseMarked is release_marked.lua.
+func ReleaseMarked(db Keys[string, string], key, mark, value string) int {
 	if Release(db, key, value) == 0 {
 		return 0
 	}

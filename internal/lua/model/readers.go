@@ -85,7 +85,6 @@ func Write(db Keys[string, string], k RWKeys, value string, ttl time.Duration, o
 		return -2, reader
 	}
 	db.Set(k.Writer, value, ttl)
-	db.Delete(k.Mark)
 	if len(all) < n {
 		write(db, k.Readers, all, 0)
 	}
@@ -109,6 +108,7 @@ func Downgrade(db Keys[string, string], k RWKeys, was, value string, ttl time.Du
 	all[value] = now.Add(ttl).UnixMilli()
 	write(db, k.Readers, all, ttl+setOutlives)
 	db.Delete(k.Writer)
+	db.Delete(k.Mark)
 	return 1
 }
 

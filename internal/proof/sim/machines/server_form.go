@@ -131,7 +131,7 @@ func (s *server) runWriter(cmd *command, db *formTexts, value string) int {
 		if own != "" && !f.granted && s.world.broken.is(UndoDropsReader) {
 			model.ReleaseRead(db, readersKey, formKey, own, "", s.unix())
 		}
-		return model.Release(db, formKey, value)
+		return model.ReleaseMarked(db, formKey, markKey, value)
 	case cmd.op == extend:
 		return model.Extend(db, formKey, value, cmd.ttl)
 	}
@@ -148,7 +148,7 @@ func (s *server) runPermit(cmd *command, db *formTexts, value string) reply {
 	name := permitKeys + strconv.Itoa(number)
 	switch cmd.op {
 	case release:
-		return reply{kind: isInteger, n: model.ReleasePermit(db, name, markKey, value)}
+		return reply{kind: isInteger, n: model.ReleaseMarked(db, name, markKey, value)}
 	case extend:
 		return reply{kind: isInteger, n: model.ExtendPermit(db, name, permitsKey, value, cmd.ttl, f.permits, s.unix())}
 	}

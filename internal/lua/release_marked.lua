@@ -1,6 +1,6 @@
--- Compares and deletes a permit (R9), and then the mark of callers that wait
--- for one: the node tells them. KEYS: the permit, and the mark. ARGV: the
--- value. Returns as release.lua does.
+-- Compares and deletes a permit or a writer's key (R9), and then the mark of
+-- callers that wait: the node tells them. KEYS: the key, and the mark. ARGV:
+-- the value. Returns as release.lua does.
 local value = redis.pcall('GET', KEYS[1])
 if value == ARGV[1] then
   redis.call('DEL', KEYS[1], KEYS[2])
