@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -338,6 +340,27 @@ func TestFairFromAfar(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Each ticket but the first is ahead of the clock: by the time that was spent,
+// then by twice as much, and by a second at most. No ticket is one that a
+// script cannot compare (R32).
+func TestTheLeadOfATicket(t *testing.T) {
+	simulated(t, 1, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		place := &turn{waiter: c.tokens.next()}
+		for _, lead := range []time.Duration{0, 200 * ms, 400 * ms, 800 * ms, leadMost, leadMost} {
+			before := place.waiter
+			place.asked, place.let = multiplex.All(1), multiplex.All(1)
+			c.redraw(place, 0, 200*ms)
+			require.Equal(t, time.Now().Add(lead).UnixMicro(), place.ticket)
+			require.NotEqual(t, before, place.waiter)
+			require.Zero(t, place.asked|place.let)
+			time.Sleep(ms)
+		}
+		c.redraw(place, pure.LastNumber-2, 0)
+		require.EqualValues(t, pure.LastNumber, place.ticket)
+	})
 }
 
 // A call that is a mistake, or whose context has ended, sends nothing: it has

@@ -87,7 +87,11 @@ func TestFaultOverlappingSets_R30(t *testing.T) {
 			for _, c := range []*redlock.Client{second, f.client(f.some(sets[1]))} {
 				eventually(t, inTheEnd, func() error { return refused(c) })
 			}
-			acquired(t, first, "r", time.Second)
+			ctx, cancel = context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			if _, err := first.Acquire(ctx, "r", time.Second); err != nil { // the first quorum may come too late
+				t.Error(err)
+			}
 		})
 	}
 }

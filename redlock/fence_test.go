@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
@@ -415,6 +416,28 @@ func TestLocksWithoutANumberNeedNoFloor_F2(t *testing.T) {
 		require.NoError(t, read.Release(t.Context()))
 		_, err = c.TryAcquireAll(t.Context(), []string{"r", "s"}, time.Second)
 		require.ErrorIs(t, err, ErrNoFloor)
+	})
+}
+
+// A lock with a number waits for no node that has no floor: it would not count
+// when it is back.
+func TestNodesWithoutFloorsAreNotWaitedFor_F2(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, fenced())
+		time.Sleep(10 * time.Second)
+		for i := range 2 {
+			m.link(i).HoldDials(true)
+			m.link(i).Reset()
+			defer m.link(i).HoldDials(false)
+		}
+		synctest.Wait()
+		start := time.Now()
+		_, err := c.TryAcquire(t.Context(), "r", time.Second)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.Zero(t, time.Since(start))
+		_, err = c.RW("r").Write().TryAcquire(t.Context(), time.Second)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.Positive(t, time.Since(start), "this one may have a quorum in a moment")
 	})
 }
 
