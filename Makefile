@@ -70,7 +70,7 @@ test: server
 	@sh testdata/servers.sh check
 
 ## check: everything else that CI runs after "make test"; FULL=1 for the long forms
-check: lint apidiff systems long race portable compare contrib sample test-servers release-check
+check: lint apidiff long race portable compare contrib sample test-servers release-check
 	@$(MAKE) sim SEEDS=$(call full,1000,100000) RUNNING_SEEDS=$(call full,100,1000)
 	@MODEL=$(call full,quick,full) $(MAKE) model
 	$(GO) run ./internal/proof/faults/cmd/faults --for $(call full,60s,15m) -q
@@ -81,8 +81,8 @@ check: lint apidiff systems long race portable compare contrib sample test-serve
 	@$(MAKE) quick
 	$(GO) run ./cmd/loadgen -d 1s -q
 
-## lint: gofmt, go vet, staticcheck
-lint:
+## lint: a type check for each supported system, gofmt, go vet, staticcheck
+lint: systems
 	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	$(GO) vet $(PACKAGES)
 	$(GO) run $(STATICCHECK) $(PACKAGES)

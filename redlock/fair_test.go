@@ -359,7 +359,7 @@ func TestTheLeadOfATicket(t *testing.T) {
 			time.Sleep(ms)
 		}
 		c.redraw(place, pure.LastNumber-2, 0)
-		require.EqualValues(t, pure.LastNumber, place.ticket)
+		require.Equal(t, int64(pure.LastNumber), place.ticket)
 	})
 }
 
