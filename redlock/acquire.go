@@ -55,7 +55,7 @@ func (c *Client) attempt(ctx context.Context, lock *Lock) (err error) {
 
 // claim is one round of an attempt. Its command is encoded into room.
 func (c *Client) claim(ctx context.Context, lock *Lock, room []byte) (err error) {
-	if c.refuses(ctx) {
+	if c.refuses(ctx) && !lock.form.downgrades() {
 		return ErrClosed
 	}
 	start := time.Now() // before the first byte is queued (R4)

@@ -22,7 +22,8 @@ import (
 // which they came, in all processes: a caller that a quorum of nodes has let
 // into the queue gets the lock before each that asks later. A caller leaves the
 // queue when its context ends; one that has died, or is cut off from a quorum,
-// loses its place half a second later, and stops the others until then.
+// loses its place half a second later, and stops the others until then. One that
+// is too far from a quorum for its TTL goes to the end of the queue each time.
 // TryAcquire and TryHold get the lock only if no caller waits, and take no
 // place.
 //
@@ -124,9 +125,15 @@ func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 		if t.kept || held.hint.late == 0 || round == fairRounds {
 			return err
 		}
-		c.leaveQueue(&request{resource: lock.resource, form: lock.form})
-		c.redraw(t, held.hint.late, time.Since(begun))
+		c.moveBack(&request{resource: lock.resource, form: lock.form}, time.Since(begun), held.hint.late)
 	}
+}
+
+// moveBack makes a caller leave the queue and enter it anew with its next
+// attempt: see redraw.
+func (c *Client) moveBack(r *request, spent time.Duration, late int64) {
+	c.leaveQueue(r)
+	c.redraw(r.form.turn, late, spent)
 }
 
 // leadMost bounds the lead of a ticket.
@@ -138,7 +145,7 @@ const leadMost = time.Second
 // when this ticket arrives. So each ticket but the first has a lead, of at
 // least the time spent, which doubles.
 func (c *Client) redraw(t *turn, late int64, spent time.Duration) {
-	t.waiter, t.asked, t.let = c.tokens.next(), 0, 0
+	t.waiter, t.asked, t.let, t.kept = c.tokens.next(), 0, 0, false
 	// What nodes say of one queue changes no ticket for another.
 	next := max(c.tickets.Next(time.Now()), late+1)
 	t.ticket = min(next+t.lead.Microseconds(), pure.LastNumber)

@@ -184,7 +184,7 @@ func TestAWaiterThatDies(t *testing.T) {
 		a := m.client(t, Config{}).Fair("r")
 		held, err := a.TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
-		dead, network := m.apartPlain(t)
+		dead, network := m.apartPlain(t, Config{})
 		ctx, cancel := context.WithCancel(context.Background())
 		gone := make(chan error, 1)
 		go func() {
@@ -301,7 +301,7 @@ func TestFairFromAfar(t *testing.T) {
 	for _, slow := range []time.Duration{0, time.Hour} {
 		for _, callers := range []int{1, 8} {
 			simulated(t, 5, func(t *testing.T, m *memory) {
-				far, network := m.apartPlain(t)
+				far, network := m.apartPlain(t, Config{})
 				far.tickets.Correct(-slow)
 				for _, n := range m.nodes {
 					network.At(n.Addr()).Latency(25*ms, 25*ms)
@@ -351,16 +351,61 @@ func TestTheLeadOfATicket(t *testing.T) {
 		place := &turn{waiter: c.tokens.next()}
 		for _, lead := range []time.Duration{0, 200 * ms, 400 * ms, 800 * ms, leadMost, leadMost} {
 			before := place.waiter
-			place.asked, place.let = multiplex.All(1), multiplex.All(1)
+			place.asked, place.let, place.kept = multiplex.All(1), multiplex.All(1), true
 			c.redraw(place, 0, 200*ms)
 			require.Equal(t, time.Now().Add(lead).UnixMicro(), place.ticket)
 			require.NotEqual(t, before, place.waiter)
 			require.Zero(t, place.asked|place.let)
+			require.False(t, place.kept, "nodes compare the new ticket")
 			time.Sleep(ms)
 		}
 		c.redraw(place, pure.LastNumber-2, 0)
 		require.Equal(t, int64(pure.LastNumber), place.ticket)
 	})
+}
+
+// A caller that is too far away for its TTL gets no lock, and does not stop the
+// others: it goes to the end of the queue each time.
+func TestFairFromTooFar(t *testing.T) {
+	for _, c := range []struct {
+		ttl, roundTrip, nodeTimeout time.Duration
+		err                         error // of its attempts
+	}{
+		{time.Second, 120 * ms, 0, ErrNoQuorum}, // votes have a tenth of the TTL (R6)
+		{80 * ms, 100 * ms, 0, ErrNoQuorum},
+		{80 * ms, 100 * ms, 200 * ms, ErrExpired},
+	} {
+		simulated(t, 5, func(t *testing.T, m *memory) {
+			far, network := m.apartPlain(t, Config{NodeTimeout: c.nodeTimeout})
+			for _, n := range m.nodes {
+				network.At(n.Addr()).Latency(c.roundTrip/2, c.roundTrip/2)
+			}
+			near := m.client(t, Config{})
+			held, err := near.Fair("r").TryAcquire(t.Context(), time.Minute)
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				_, err := far.Fair("r").Acquire(ctx, c.ttl)
+				assert.ErrorIs(t, err, context.Canceled)
+				assert.ErrorIs(t, err, c.err)
+			})
+			time.Sleep(time.Second) // it has found out
+			require.NoError(t, held.Release(t.Context()))
+			within, stop := context.WithTimeout(ctx, 10*time.Second)
+			defer stop()
+			for range 100 {
+				lock, err := near.Fair("r").Acquire(within, time.Minute)
+				if !assert.NoError(t, err) {
+					break
+				}
+				time.Sleep(ms)
+				require.NoError(t, lock.Release(t.Context()))
+			}
+			cancel()
+			wg.Wait()
+		})
+	}
 }
 
 // A call that is a mistake, or whose context has ended, sends nothing: it has
@@ -709,14 +754,15 @@ func TestHoldOfAFairLock(t *testing.T) {
 }
 
 // apartPlain returns a client that alone uses another network to the nodes.
-func (m *memory) apartPlain(t *testing.T) (*Client, *redistest.Network) {
+func (m *memory) apartPlain(t *testing.T, config Config) (*Client, *redistest.Network) {
 	t.Helper()
 	own := redistest.NewNetwork()
 	t.Cleanup(func() { own.Close() })
 	for i, n := range m.nodes {
 		n.Serve(own.Listen(fmt.Sprintf("node%d:6379", i)))
 	}
-	config := m.reach(Config{Forgetful: true})
+	config.Forgetful = true
+	config = m.reach(config)
 	config.NetDial = own.Dial
 	c, err := New(t.Context(), config)
 	require.NoError(t, err)

@@ -93,6 +93,8 @@ func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Loc
 // not held, whatever comes of it, and its copies must not be used. The lock of
 // a Hold must not be downgraded: the hold would be lost.
 //
+// It is no new lock for Drain.
+//
 // With an error, neither lock is held, as if the write lock had been released.
 // The error is ErrNotHeld if the validity of the write lock is over, or if
 // there is no quorum and a node says that it has lost the lock; and otherwise
@@ -155,7 +157,7 @@ func (f *form) claimKindRW() *multiplex.ClaimKind {
 
 // downgrades reports whether a reader has been a writer: other is the writer's
 // token then. A writer's other is the token of the reader that it stays.
-func (f *form) downgrades() bool { return f.kind == reading && f.other != Token{} }
+func (f *form) downgrades() bool { return f.is(reading) && f.other != Token{} }
 
 // claimRW encodes the command that lets a reader or a writer in.
 func (l *Lock) claimRW(dst []byte) multiplex.Encoded {
@@ -209,6 +211,13 @@ func (c *Client) appendReleaseRead(dst []byte, l *Lock) multiplex.Encoded {
 	dst = c.appendKey(dst, l.resource)
 	dst = c.appendValue(dst, &l.token)
 	return multiplex.Encoded{Bytes: c.appendOther(dst, l.form)}
+}
+
+// unmarked returns the form of a writer that keeps no readers out.
+func (f *form) unmarked() *form {
+	own := *f
+	own.mark = 0
+	return &own
 }
 
 // keyInTheWay returns the key, without the prefix, that a caller waits for.

@@ -285,6 +285,58 @@ func TestUpgrade(t *testing.T) {
 	})
 }
 
+// A writer that is too far away for its TTL gets no lock, and does not keep the
+// readers out.
+func TestAWriterTooFarAwayLetsReadersIn(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		far, network := m.apartPlain(t, Config{})
+		for _, n := range m.nodes {
+			network.At(n.Addr()).Latency(60*ms, 60*ms)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		grants := 0
+		for i := range 3 {
+			read := m.client(t, Config{}).RW("r").Read()
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 7 * ms) // so that there is always one
+				for ctx.Err() == nil {
+					lock, err := read.Acquire(ctx, time.Minute)
+					if err != nil {
+						continue
+					}
+					grants++
+					time.Sleep(20 * ms)
+					assert.NoError(t, lock.Release(context.Background()))
+				}
+			})
+		}
+		time.Sleep(100 * ms)
+		_, err := far.RW("r").Write().Acquire(ctx, time.Second)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		wg.Wait()
+		require.Greater(t, grants, 800)
+	})
+}
+
+// A lock that is downgraded is no new one, so that work which Drain waits for
+// keeps what it has.
+func TestDowngradeDuringDrain_R28(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		rw := c.RW("r")
+		write, err := rw.Write().TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, c.Drain(t.Context()))
+		read, err := rw.Downgrade(t.Context(), write, time.Minute)
+		require.NoError(t, err)
+		_, err = rw.Upgrade(t.Context(), read, time.Minute)
+		require.Equal(t, ErrClosed, err, "that would be a new lock")
+		require.NoError(t, read.Release(t.Context()))
+	})
+}
+
 // The writer becomes a reader, and no other writer gets in between.
 func TestDowngrade(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
 )
 
 // acquireAlone is Acquire for a lock that is not plain. The caller waits on its
@@ -26,10 +29,14 @@ func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock 
 	defer w.lookElsewhere("")
 	q := w.queue
 	p := patience{begun: time.Now()}
+	far := false // the last attempt showed that it is too far away
 	for {
 		*tries++
 		begun := time.Now()
 		lock := Lock{client: c, resource: r.resource, form: r.form, ttl: r.ttl}
+		if far && r.form.is(writing) {
+			lock.form = r.form.unmarked()
+		}
 		err := c.try(ctx, *tries, &lock)
 		q.spent = time.Since(begun)
 		if err == nil {
@@ -44,12 +51,28 @@ func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock 
 		if err := c.impatient(&p, err); err != nil {
 			return Lock{}, err
 		}
+		if far = !isHeld(err) && c.tooFar(r.ttl); far && r.form.is(fair) {
+			c.moveBack(&r, q.spent, 0)
+		}
 		q.last = err
 		q.fails++
 		if err := c.awaitAlone(ctx, w, begun); err != nil {
 			return Lock{}, c.failed(ctx, err, q.last)
 		}
 	}
+}
+
+// tooFar reports whether a quorum of nodes usually answers too late for locks
+// with this TTL. Such a caller cannot get any, so it must not stop the others
+// while it waits: its attempts leave no mark, and no place in a queue.
+func (c *Client) tooFar(ttl time.Duration) bool {
+	near := 0
+	for _, n := range c.group.Nodes() {
+		if limit := pure.VoteTimeout(c.config.NodeTimeout, ttl, n.ReplyTime); n.ReplyTime <= min(limit, ttl) {
+			near++
+		}
+	}
+	return near < multiplex.Quorum(len(c.config.Nodes))
 }
 
 // awaitAlone waits until there is a reason for the next attempt. The last one

@@ -120,14 +120,27 @@ func (c *caller[L]) pick() {
 		c.picked = append(c.picked, c.id)
 		return
 	}
-	for len(c.picked) < max(1, c.flags.Kind.several) {
-		if i := c.choose(); !slices.Contains(c.picked, i) {
-			c.picked = append(c.picked, i)
-		}
+	several := max(1, c.flags.Kind.several)
+	for tries := 0; len(c.picked) < several && tries < mostChoices*several; tries++ {
+		c.add(c.choose())
+	}
+	// A steep law chooses hardly any but the first.
+	for i := 0; len(c.picked) < several; i++ {
+		c.add(i)
 	}
 	c.names = c.names[:0]
 	for _, i := range c.picked {
 		c.names = append(c.names, c.resources[i])
+	}
+}
+
+// mostChoices bounds how often a caller chooses, for each of its resources.
+const mostChoices = 100
+
+// add picks a resource, unless it is picked already.
+func (c *caller[L]) add(i int) {
+	if !slices.Contains(c.picked, i) {
+		c.picked = append(c.picked, i)
 	}
 }
 

@@ -32,6 +32,13 @@ func TestKindMulti(t *testing.T) {
 	require.Equal(t, 600, judged(t, name).Grants)
 }
 
+// By the steepest law, which chooses none but the first, there are several
+// resources all the same.
+func TestKindMultiBySteepLaw(t *testing.T) {
+	r := measure(t, openSystem, exitGood, "--spawn=3", "--kind=multi:3", "--keys=5", "--dist=zipf:100", "-c1", "-n10", untilDone, patient, "--warmup=0s").Runs[0]
+	require.EqualValues(t, 10, r.Pairs)
+}
+
 // The history has the numbers of fenced locks, and they are in order.
 func TestKindFenced(t *testing.T) {
 	name := t.TempDir() + "/h"
