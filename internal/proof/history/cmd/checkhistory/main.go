@@ -127,6 +127,9 @@ func writeEDN(edn *history.EDN, folder string) error {
 }
 
 func writeFile(name, resource string, write func(io.Writer, string) error) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
+		return err
+	}
 	file, err := os.Create(name)
 	if err != nil {
 		return err

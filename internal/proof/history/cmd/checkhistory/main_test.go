@@ -83,7 +83,7 @@ func TestForms(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
-			dir := t.TempDir()
+			dir := filepath.Join(t.TempDir(), "new")
 			require.Equal(t, exitGood, run(append(files(t, c.text), "--edn", dir), nil, &out, &out), out.String())
 			require.Contains(t, out.String(), c.says)
 			require.FileExists(t, filepath.Join(dir, "0.edn"))
