@@ -23,7 +23,8 @@ import (
 // into the queue gets the lock before each that asks later. A caller leaves the
 // queue when its context ends; one that has died, or is cut off from a quorum,
 // loses its place half a second later, and stops the others until then. One that
-// is too far from a quorum for its TTL goes to the end of the queue each time.
+// has always been too far from a quorum for its TTL goes to the end of the
+// queue each time.
 // TryAcquire and TryHold get the lock only if no caller waits, and take no
 // place.
 //
@@ -145,7 +146,7 @@ const leadMost = time.Second
 // when this ticket arrives. So each ticket but the first has a lead, of at
 // least the time spent, which doubles.
 func (c *Client) redraw(t *turn, late int64, spent time.Duration) {
-	t.waiter, t.asked, t.let, t.kept = c.tokens.next(), 0, 0, false
+	t.waiter, t.asked, t.let = c.tokens.next(), 0, 0
 	// What nodes say of one queue changes no ticket for another.
 	next := max(c.tickets.Next(time.Now()), late+1)
 	t.ticket = min(next+t.lead.Microseconds(), pure.LastNumber)

@@ -351,12 +351,11 @@ func TestTheLeadOfATicket(t *testing.T) {
 		place := &turn{waiter: c.tokens.next()}
 		for _, lead := range []time.Duration{0, 200 * ms, 400 * ms, 800 * ms, leadMost, leadMost} {
 			before := place.waiter
-			place.asked, place.let, place.kept = multiplex.All(1), multiplex.All(1), true
+			place.asked, place.let = multiplex.All(1), multiplex.All(1)
 			c.redraw(place, 0, 200*ms)
 			require.Equal(t, time.Now().Add(lead).UnixMicro(), place.ticket)
 			require.NotEqual(t, before, place.waiter)
 			require.Zero(t, place.asked|place.let)
-			require.False(t, place.kept, "nodes compare the new ticket")
 			time.Sleep(ms)
 		}
 		c.redraw(place, pure.LastNumber-2, 0)
@@ -367,18 +366,15 @@ func TestTheLeadOfATicket(t *testing.T) {
 // A caller that is too far away for its TTL gets no lock, and does not stop the
 // others: it goes to the end of the queue each time.
 func TestFairFromTooFar(t *testing.T) {
-	for _, c := range []struct {
-		ttl, roundTrip, nodeTimeout time.Duration
-		err                         error // of its attempts
-	}{
-		{time.Second, 120 * ms, 0, ErrNoQuorum}, // votes have a tenth of the TTL (R6)
-		{80 * ms, 100 * ms, 0, ErrNoQuorum},
-		{80 * ms, 100 * ms, 200 * ms, ErrExpired},
+	for _, c := range []struct{ ttl, nodeTimeout time.Duration }{
+		{time.Second, 0}, // votes have a tenth of the TTL (R6)
+		{80 * ms, 0},
+		{10 * time.Second, 100 * ms},
 	} {
 		simulated(t, 5, func(t *testing.T, m *memory) {
 			far, network := m.apartPlain(t, Config{NodeTimeout: c.nodeTimeout})
 			for _, n := range m.nodes {
-				network.At(n.Addr()).Latency(c.roundTrip/2, c.roundTrip/2)
+				network.At(n.Addr()).Latency(60*ms, 60*ms)
 			}
 			near := m.client(t, Config{})
 			held, err := near.Fair("r").TryAcquire(t.Context(), time.Minute)
@@ -388,7 +384,7 @@ func TestFairFromTooFar(t *testing.T) {
 			wg.Go(func() {
 				_, err := far.Fair("r").Acquire(ctx, c.ttl)
 				assert.ErrorIs(t, err, context.Canceled)
-				assert.ErrorIs(t, err, c.err)
+				assert.ErrorIs(t, err, ErrNoQuorum)
 			})
 			time.Sleep(time.Second) // it has found out
 			require.NoError(t, held.Release(t.Context()))

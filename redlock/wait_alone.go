@@ -51,7 +51,7 @@ func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock 
 		if err := c.impatient(&p, err); err != nil {
 			return Lock{}, err
 		}
-		if far = !isHeld(err) && c.tooFar(r.ttl); far && r.form.is(fair) {
+		if far = !isHeld(err) && c.tooFar(r.ttl); far && r.form.is(fair) && !r.form.turn.kept {
 			c.moveBack(&r, q.spent, 0)
 		}
 		q.last = err
@@ -64,11 +64,12 @@ func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock 
 
 // tooFar reports whether a quorum of nodes usually answers too late for locks
 // with this TTL. Such a caller cannot get any, so it must not stop the others
-// while it waits: its attempts leave no mark, and no place in a queue.
+// while it waits: its attempts leave no mark, and no place in a queue unless a
+// quorum has once said in time that it has one.
 func (c *Client) tooFar(ttl time.Duration) bool {
 	near := 0
 	for _, n := range c.group.Nodes() {
-		if limit := pure.VoteTimeout(c.config.NodeTimeout, ttl, n.ReplyTime); n.ReplyTime <= min(limit, ttl) {
+		if n.ReplyTime <= pure.VoteTimeout(c.config.NodeTimeout, ttl, n.ReplyTime) {
 			near++
 		}
 	}
