@@ -296,7 +296,7 @@ func TestAWriterTooFarAwayLetsReadersIn(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		var wg sync.WaitGroup
-		grants := 0
+		var grants atomic.Int64
 		for i := range 3 {
 			read := m.client(t, Config{}).RW("r").Read()
 			wg.Go(func() {
@@ -306,7 +306,7 @@ func TestAWriterTooFarAwayLetsReadersIn(t *testing.T) {
 					if err != nil {
 						continue
 					}
-					grants++
+					grants.Add(1)
 					time.Sleep(20 * ms)
 					assert.NoError(t, lock.Release(context.Background()))
 				}
@@ -316,7 +316,7 @@ func TestAWriterTooFarAwayLetsReadersIn(t *testing.T) {
 		_, err := far.RW("r").Write().Acquire(ctx, time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
 		wg.Wait()
-		require.Greater(t, grants, 800)
+		require.Greater(t, grants.Load(), int64(800))
 	})
 }
 
