@@ -297,8 +297,8 @@ func (e *Election) StepDown(ctx context.Context) error {
 
 // under reports whether ctx comes from a hold of this client.
 func (c *Client) under(ctx context.Context, hold *Hold) bool {
-	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) {
-		if h == hold {
+	for in := c.outer(ctx); in != nil; in = c.outer(in.Context) {
+		if in.hold == hold {
 			return true
 		}
 	}

@@ -344,6 +344,27 @@ func TestStepDownFromWithin(t *testing.T) {
 	})
 }
 
+// So does one whose function has entered a hold around the election.
+func TestStepDownFromWithinAReentrantFunction(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		e := c.Election("e", ElectionOptions{})
+		err := c.Do(t.Context(), "around", electionTTL, func(ctx context.Context) error {
+			ctx, cancel := context.WithCancel(ctx)
+			return e.Run(ctx, func(ctx context.Context, _ uint64) error {
+				return c.DoWith(ctx, "around", HoldOptions{Reentrant: true}, func(ctx context.Context) error {
+					defer cancel()
+					limited, done := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+					defer done()
+					require.NoError(t, e.StepDown(limited))
+					return nil
+				})
+			})
+		})
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
 // StepDown returns what is known of the release, and when its own context ends.
 func TestStepDownReportsTheRelease(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
