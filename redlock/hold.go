@@ -107,6 +107,10 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	if err != nil {
 		return nil, err
 	}
+	if ctx.Err() != nil {
+		c.abandon(lock) // the grant came before the end was seen
+		return nil, cancelledError(ctx, nil)
+	}
 	// The lock knows two clocks. If the third has moved, it is unknown whether
 	// that was before or after the attempt began.
 	granted := instant{lock.until.Add(pure.Drift(o.TTL, c.config.DriftFactor) - o.TTL), before.slept}
