@@ -563,6 +563,26 @@ func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
 	}
 }
 
+// If the lock is lost while such functions run on, Run says so, as Do does.
+func TestElectionLostAfterItsFunction_R14(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		err := c.Election("e", ElectionOptions{}).Run(t.Context(), func(ctx context.Context, _ uint64) error {
+			entered := make(chan struct{})
+			go c.DoWith(context.WithoutCancel(ctx), "e", HoldOptions{Reentrant: true}, func(ctx context.Context) error {
+				close(entered)
+				<-ctx.Done()
+				return nil
+			})
+			<-entered
+			m.forget("e")
+			return errWork
+		})
+		require.ErrorIs(t, err, errWork)
+		require.ErrorIs(t, err, ErrLost)
+	})
+}
+
 // An Election whose Run has returned can stand again, after a panic too.
 func TestElectionStandsAgain(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
