@@ -122,11 +122,12 @@ const (
 //
 // The client must have Config.Fenced, for the term, and Config.Owner, which is
 // this candidate's identity; otherwise the error is ErrElection. If lead
-// returned by itself, Run returns its error, joined with that of the release as
-// by Do. If ctx has ended, the error is a CancelledError, joined with the error
-// of lead unless that is the context's too. Other errors are those with which
-// Hold cannot succeed: ErrClosed, also after Drain; ErrResource, ErrTTL,
-// ErrNested; and ErrNoQuorum if waiting cannot help (see Acquire).
+// returned by itself, Run returns its error, joined as by Do with those of the
+// hold and its release. If ctx has ended, the error is a CancelledError, joined
+// with the error of lead unless that is the context's too. Other errors are
+// those with which Hold cannot succeed: ErrClosed, also after Drain;
+// ErrResource, ErrTTL, ErrNested; and ErrNoQuorum if waiting cannot help (see
+// Acquire).
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term uint64) error) error {
 	options, err := e.check()
 	if err != nil {
@@ -213,10 +214,11 @@ func (e *Election) finish(ctx context.Context, t *term) {
 		return
 	}
 	t.finished = true
-	t.info.Until, t.info.Cause, t.ended = time.Now(), context.Cause(t.run), t.hold.Err()
+	t.info.Until, t.info.Cause = time.Now(), context.Cause(t.run)
 	t.escort.returns(t.info.Cause == nil)
 	t.end()
 	t.hold.close()
+	t.ended = t.hold.Err()
 	t.escort.dismiss()
 	t.info.Released = t.hold.Release(context.WithoutCancel(ctx))
 	e.term.Store(nil)
@@ -230,12 +232,9 @@ func cancelledAfter(ctx context.Context, err error) error {
 	if of := (*ResourceError)(nil); errors.As(err, &of) {
 		err = of.Err
 	}
-	own, ok := err.(*CancelledError)
-	switch {
-	case ok && own.Cause != ErrMaxWait:
-		return err
-	case ok:
-		err = own.Last
+	// The end may be that of ctx, or of Config.MaxWait.
+	if ended, ok := err.(*CancelledError); ok {
+		err = ended.Last
 	}
 	return cancelledError(ctx, err)
 }
@@ -297,8 +296,8 @@ func (e *Election) StepDown(ctx context.Context) error {
 
 // under reports whether ctx comes from a hold of this client.
 func (c *Client) under(ctx context.Context, hold *Hold) bool {
-	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) {
-		if h == hold {
+	for in := c.outer(ctx); in != nil; in = c.outer(in.Context) {
+		if in.hold == hold {
 			return true
 		}
 	}
@@ -395,7 +394,7 @@ func (e *escort) wait() {
 func (t *term) outcome(ctx context.Context, o ElectionOptions) (again time.Duration, err error) {
 	own, cause, released := t.info.Err, t.info.Cause, t.info.Released
 	if cause == nil {
-		return never, joined(own, nil, released)
+		return never, joined(own, t.ended, released)
 	}
 	if own == t.run.Err() {
 		own = nil // it says only that the context has ended

@@ -344,6 +344,27 @@ func TestStepDownFromWithin(t *testing.T) {
 	})
 }
 
+// So does one whose function has entered a hold around the election.
+func TestStepDownFromWithinAReentrantFunction(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		e := c.Election("e", ElectionOptions{})
+		err := c.Do(t.Context(), "around", electionTTL, func(ctx context.Context) error {
+			ctx, cancel := context.WithCancel(ctx)
+			return e.Run(ctx, func(ctx context.Context, _ uint64) error {
+				return c.DoWith(ctx, "around", HoldOptions{Reentrant: true}, func(ctx context.Context) error {
+					defer cancel()
+					limited, done := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+					defer done()
+					require.NoError(t, e.StepDown(limited))
+					return nil
+				})
+			})
+		})
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
 // StepDown returns what is known of the release, and when its own context ends.
 func TestStepDownReportsTheRelease(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
@@ -540,6 +561,26 @@ func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
 			})
 		})
 	}
+}
+
+// If the lock is lost while such functions run on, Run says so, as Do does.
+func TestElectionLostAfterItsFunction_R14(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		err := c.Election("e", ElectionOptions{}).Run(t.Context(), func(ctx context.Context, _ uint64) error {
+			entered := make(chan struct{})
+			go c.DoWith(context.WithoutCancel(ctx), "e", HoldOptions{Reentrant: true}, func(ctx context.Context) error {
+				close(entered)
+				<-ctx.Done()
+				return nil
+			})
+			<-entered
+			m.forget("e")
+			return errWork
+		})
+		require.ErrorIs(t, err, errWork)
+		require.ErrorIs(t, err, ErrLost)
+	})
 }
 
 // An Election whose Run has returned can stand again, after a panic too.

@@ -107,6 +107,10 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	if err != nil {
 		return nil, err
 	}
+	if ctx.Err() != nil {
+		c.abandon(lock) // the grant came before the end was seen
+		return nil, cancelledError(ctx, nil)
+	}
 	// The lock knows two clocks. If the third has moved, it is unknown whether
 	// that was before or after the attempt began.
 	granted := instant{lock.until.Add(pure.Drift(o.TTL, c.config.DriftFactor) - o.TTL), before.slept}
@@ -141,7 +145,7 @@ func (c *Client) newHold(ctx context.Context, lock Lock, granted instant, o Hold
 	}
 	h.lock.tenure.rise(tenureKept, o.TTL)
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	h.inner, h.context, h.cancel = inner, holdContext{inner, h}, cancel
+	h.inner, h.context, h.cancel = inner, holdContext{inner, h, cancel}, cancel
 	age := h.begun.at.Sub(granted.at)
 	h.renewal = pure.NewRenewal(validity, pure.Added(o.bound(), age), o.extensions())
 	if !pure.Young(validity-age, validity) {
@@ -165,7 +169,7 @@ func (c *Client) newHold(ctx context.Context, lock Lock, granted instant, o Hold
 // continues, and on a busy machine not at once. Work that must not continue for
 // that long must call Err of this context, or Hold.Err; FromContext finds the
 // Hold.
-func (h *Hold) Context() context.Context { return h.context }
+func (h *Hold) Context() context.Context { return &h.context }
 
 // Err returns nil while the lock is held, and then the reason why it is not,
 // which is the cause of Context. It reads the clocks (R15).
@@ -291,7 +295,7 @@ func (h *Hold) stepLocked(e pure.RenewalEvent, now instant, jitter float64) (act
 func (h *Hold) lose(refused bool) {
 	why := lostError(h.lock.resource, refused, h.said.Load(), h.client.keeper.addrs)
 	h.cancel(why)
-	if context.Cause(h.context) == error(why) {
+	if context.Cause(h.inner) == error(why) {
 		until := h.client.keeper.clock().at
 		if end := h.end(); end.Before(until) {
 			until = end

@@ -11,12 +11,15 @@ import (
 // whether the lock is still held. Contexts that derive from Do's do not read
 // the clocks to find that out (see Hold.Context). Do releases the hold itself.
 func FromContext(ctx context.Context) (*Hold, bool) {
-	h, ok := ctx.Value(holdKey{}).(*Hold)
-	return h, ok
+	in, ok := ctx.Value(holdKey{}).(*holdContext)
+	if !ok {
+		return nil, false
+	}
+	return in.hold, true
 }
 
-// A holdKey asks a context for the innermost hold of one client. A nil client
-// stands for any client.
+// A holdKey asks a context for the innermost context of a hold of one client,
+// which is a *holdContext. A nil client stands for any client.
 type holdKey struct{ client *Client }
 
 // answers reports whether key is a holdKey that this hold answers.
@@ -25,75 +28,51 @@ func (h *Hold) answers(key any) bool {
 	return ok && (k.client == nil || k.client == h.client)
 }
 
-// outer returns the innermost hold of this client that ctx comes from, or nil.
-func (c *Client) outer(ctx context.Context) *Hold {
-	h, _ := ctx.Value(holdKey{c}).(*Hold)
-	return h
+// outer returns the innermost context of a hold of this client that ctx is or
+// derives from, or nil. Those around it are found in its own Context. The same
+// hold may come twice, if a function has entered it under another hold.
+func (c *Client) outer(ctx context.Context) *holdContext {
+	in, _ := ctx.Value(holdKey{c}).(*holdContext)
+	return in
 }
 
-// A holdContext is a hold's context.
+// A holdContext is what Hold.Context returns, or the context of a function that
+// runs under the hold. The latter derives from the caller's context, inherits
+// its deadline and ends with it.
 type holdContext struct {
 	context.Context
-	hold *Hold
+	hold   *Hold
+	cancel context.CancelCauseFunc // of Context
 }
 
-// Err may be called anywhere, even by the group while it holds its mutex: it
-// takes no mutex but the context's, and does not call the group.
-func (c holdContext) Err() error {
-	c.hold.judge()
+// Err reads the clocks, and does not wait for the goroutine that passes on the
+// end of the hold. It may be called anywhere, even by the group while it holds
+// its mutex: it takes no mutex but those of contexts, and does not call the
+// group.
+func (c *holdContext) Err() error {
+	c.judge()
 	return c.Context.Err()
 }
 
 // Done reads the clocks before it returns the channel: after the process was
 // stopped, a select that calls Done again finds the channel closed before any
 // timer has fired. Like Err, it may be called anywhere.
-func (c holdContext) Done() <-chan struct{} {
-	c.hold.judge()
+func (c *holdContext) Done() <-chan struct{} {
+	c.judge()
 	return c.Context.Done()
 }
 
 // Value reads the clocks too. Package context finds the cause by Value, so that
 // context.Cause reads them (TestASuspendEndsAHold fails if that changes).
-func (c holdContext) Value(key any) any {
+func (c *holdContext) Value(key any) any {
 	if c.hold.answers(key) {
-		return c.hold
-	}
-	c.hold.judge()
-	return c.Context.Value(key)
-}
-
-// A runContext is the context of Do's fn. It derives from the caller's context,
-// inherits its deadline and ends with it. Err, Done and Value read the clocks,
-// as those of a holdContext do.
-type runContext struct {
-	context.Context
-	cancel context.CancelCauseFunc
-	hold   *Hold
-}
-
-// Err reads the clocks, and does not wait for the goroutine that passes on the
-// end of the hold.
-func (c runContext) Err() error {
-	c.judge()
-	return c.Context.Err()
-}
-
-// Done reads the clocks, as that of a holdContext does.
-func (c runContext) Done() <-chan struct{} {
-	c.judge()
-	return c.Context.Done()
-}
-
-// Value reads the clocks, as that of a holdContext does.
-func (c runContext) Value(key any) any {
-	if c.hold.answers(key) {
-		return c.hold
+		return c
 	}
 	c.judge()
 	return c.Context.Value(key)
 }
 
-func (c runContext) judge() {
+func (c *holdContext) judge() {
 	c.hold.judge()
 	if cause := context.Cause(c.hold.inner); cause != nil {
 		c.cancel(cause)
@@ -109,9 +88,8 @@ var ErrNested = errors.New("redlock: the context's own hold has the lock, and wo
 // nested reports whether ctx comes from a hold of one of the resources that has
 // not ended. It allocates nothing.
 func (c *Client) nested(ctx context.Context, r *request) bool {
-	// inner has the values of the context that Hold was called with.
-	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) {
-		if h.lock.meets(r) && h.Err() == nil {
+	for in := c.outer(ctx); in != nil; in = c.outer(in.Context) {
+		if in.hold.lock.meets(r) && in.hold.Err() == nil {
 			return true
 		}
 	}

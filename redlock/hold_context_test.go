@@ -26,7 +26,7 @@ func TestFromContextFindsTheInnermostHold(t *testing.T) {
 			return b.Do(derived, "inner", time.Second, func(ctx context.Context) error {
 				h, _ := FromContext(ctx)
 				require.Equal(t, "inner", h.Resource())
-				require.Equal(t, "outer", a.outer(ctx).Resource())
+				require.Equal(t, "outer", a.outer(ctx).hold.Resource())
 				require.Equal(t, "a value", ctx.Value(t))
 				return nil
 			})

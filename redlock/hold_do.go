@@ -74,9 +74,9 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 // both.
 func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
 	inner, cancel := context.WithCancelCause(ctx)
-	// This watches inner, since h.context reads the clocks in each call.
+	// This watches h.inner, since h.context reads the clocks in each call.
 	stop := context.AfterFunc(h.inner, func() { cancel(context.Cause(h.inner)) })
-	return runContext{inner, cancel, h}, func() {
+	return &holdContext{inner, h, cancel}, func() {
 		stop()
 		cancel(nil)
 	}

@@ -192,6 +192,46 @@ func TestDoReleasesThoughItPanics(t *testing.T) {
 	})
 }
 
+// A context that ends while the lock is granted ends the call: fn is not
+// called, nor is that of an election, and no lock is left behind.
+func TestNothingStartsWithAnEndedContext_R14(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		for i := range m.nodes {
+			m.delay(i, 40*ms)
+		}
+		fn := func(ctx context.Context) error {
+			require.NoError(t, ctx.Err())
+			return errWork
+		}
+		for name, call := range map[string]func(context.Context) error{
+			"Do": func(ctx context.Context) error { return c.Do(ctx, "r", time.Second, fn) },
+			"MinHold": func(ctx context.Context) error {
+				return c.DoWith(ctx, "r", HoldOptions{TTL: time.Second, MinHold: time.Second}, fn)
+			},
+			"Run": func(ctx context.Context) error {
+				return c.Election("r", ElectionOptions{}).Run(ctx, func(ctx context.Context, _ uint64) error { return fn(ctx) })
+			},
+		} {
+			for at := range 45 {
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Duration(at)*ms+ms/2, ErrExpired)
+				err := call(ctx)
+				cancel()
+				if at < 40 {
+					var cancelled *CancelledError
+					require.ErrorAs(t, err, &cancelled, "%s, %d ms", name, at)
+					require.Equal(t, ErrExpired, cancelled.Cause)
+					time.Sleep(100 * ms)
+					require.Equal(t, StateFree, inspect(t, c, "r").State, "%s, %d ms", name, at)
+				} else {
+					require.ErrorIs(t, err, errWork, "%s, %d ms", name, at)
+					time.Sleep(1100 * ms) // until MinHold is over
+				}
+			}
+		}
+	})
+}
+
 // fn is never called with less than the minimum validity (R14).
 func TestDoStartsNothingThatIsAlmostOver(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {

@@ -130,7 +130,7 @@ func (k *keeper) keep(h *Hold) bool {
 	defer k.mu.Unlock()
 	// While an outer hold is not released, Drain waits, and so it waits for
 	// this hold too.
-	if k.closing || k.held.draining && (outer == nil || outer.slot == unplaced) {
+	if k.closing || k.held.draining && (outer == nil || outer.hold.slot == unplaced) {
 		return false
 	}
 	k.held.add(h)

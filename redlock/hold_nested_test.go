@@ -50,3 +50,32 @@ func TestNestedCallsAreReported_R14(t *testing.T) {
 		require.NoError(t, c.Do(context.WithoutCancel(h.Context()), "h", time.Second, nothing))
 	})
 }
+
+// A function that has entered an outer hold still runs under those in between:
+// a call for one of them would wait for itself, or enters it.
+func TestNestedCallsBelowAReentrantOne_R14(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		within, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		again := HoldOptions{TTL: time.Second, Reentrant: true}
+		var outer, inner *Hold
+		require.NoError(t, c.Do(within, "a", time.Second, func(ctx context.Context) error {
+			outer, _ = FromContext(ctx)
+			return c.Do(ctx, "b", time.Second, func(ctx context.Context) error {
+				inner, _ = FromContext(ctx)
+				return c.DoWith(ctx, "a", again, func(ctx context.Context) error {
+					h, _ := FromContext(ctx)
+					require.Same(t, outer, h)
+					require.ErrorIs(t, c.Do(ctx, "b", time.Second, nil), ErrNested)
+					return c.DoWith(ctx, "b", again, func(ctx context.Context) error {
+						h, _ := FromContext(ctx)
+						require.Same(t, inner, h)
+						require.ErrorIs(t, c.Do(ctx, "a", time.Second, nil), ErrNested)
+						return c.Do(ctx, "c", time.Second, func(context.Context) error { return nil })
+					})
+				})
+			})
+		}))
+	})
+}

@@ -17,9 +17,8 @@ var errReentrant = fmt.Errorf("%w: Reentrant is for DoWith and DoAll", ErrHoldOp
 // reenter returns the innermost hold that ctx comes from and that has all
 // resources of a request, or nil. The caller must call leave.
 func (c *Client) reenter(ctx context.Context, r *request) *Hold {
-	// inner has the values of the context that Hold was called with.
-	for h := c.outer(ctx); h != nil; h = c.outer(h.inner) {
-		if h.lock.covers(r) && h.Err() == nil && h.enter() {
+	for in := c.outer(ctx); in != nil; in = c.outer(in.Context) {
+		if h := in.hold; h.lock.covers(r) && h.Err() == nil && h.enter() {
 			return h
 		}
 	}

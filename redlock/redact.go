@@ -65,11 +65,7 @@ func (h *Hold) MarshalText() ([]byte, error) {
 
 // String does not show the values of the parent context, as the embedded one
 // would.
-func (c holdContext) String() string { return "(context of a hold)" }
-
-// String does not show the values of the parent context, as the embedded one
-// would.
-func (c runContext) String() string { return "(context of a hold)" }
+func (c *holdContext) String() string { return "(context of a hold)" }
 
 // String shows how many nodes the client has.
 func (c *Client) String() string {

@@ -123,15 +123,26 @@ func (l *Locker) Job(ctx context.Context, name string, run func(context.Context)
 func (j *Job) Run() { j.locker.done(j.name, j.once()) }
 
 func (j *Job) once() error {
-	if j.ctx.Err() != nil {
-		return errors.Join(errStopped, context.Cause(j.ctx))
+	if err := j.stopped(); err != nil {
+		return err
 	}
 	l := j.locker
 	hold, err := turn.Take(j.ctx, l.client, resource.Name(l.prefix, j.name), l.hold)
-	if err != nil {
-		return err
+	if err == nil {
+		return j.under(hold)
 	}
-	return j.under(hold)
+	if stopped := j.stopped(); stopped != nil {
+		err = errors.Join(stopped, err)
+	}
+	return err
+}
+
+// stopped returns why no run begins any more, or nil.
+func (j *Job) stopped() error {
+	if j.ctx.Err() == nil {
+		return nil
+	}
+	return errors.Join(errStopped, context.Cause(j.ctx))
 }
 
 // under runs the job and releases the hold.

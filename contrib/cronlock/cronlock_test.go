@@ -266,6 +266,59 @@ func TestLogged(t *testing.T) {
 	})
 }
 
+// A run that waits for its lock when cron is stopped is not started, and that
+// is no failure.
+func TestStoppedWhileItLocks(t *testing.T) {
+	var log bytes.Buffer
+	usual := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(usual)
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		client := d.Client(t, func(c *redlock.Config) { c.Logger = slog.New(slog.DiscardHandler) })
+		require.NoError(t, client.Ready(t.Context()))
+		for _, n := range d.Nodes() {
+			n.Delay(40 * ms)
+		}
+		for at := range 45 {
+			ctx, cancel := context.WithCancel(t.Context())
+			ran := false
+			job := newLocker(t, client, cronlock.Options{MinHold: -1}).Job(ctx, "job", func(context.Context) error {
+				ran = true
+				return nil
+			})
+			time.AfterFunc(time.Duration(at)*ms, cancel)
+			job.Run()
+			if at < 40 {
+				require.False(t, ran)
+			}
+			require.Empty(t, log.String(), "%d ms", at)
+			time.Sleep(time.Second)
+			require.Empty(t, d.Node(0).Keys())
+		}
+	})
+}
+
+// However short MinHold is, a job that runs elsewhere is left out.
+func TestTheLeastMinHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		var o outcomes
+		work := func(context.Context) error {
+			time.Sleep(time.Second)
+			return nil
+		}
+		job := newLocker(t, d.Client(t), cronlock.Options{MinHold: 1, Done: o.done}).Job(t.Context(), "job", work)
+		var wg sync.WaitGroup
+		wg.Go(job.Run)
+		time.Sleep(100 * ms)
+		job.Run()
+		require.ErrorIs(t, o.last(), redlock.ErrHeld)
+		wg.Wait()
+		require.NoError(t, o.last())
+	})
+}
+
 func TestOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 1)

@@ -119,8 +119,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		func(ctx context.Context) error {
 			called = true
 			inner := r.WithContext(ctx)
+			defer func() { r.MultipartForm = inner.MultipartForm }() // net/http removes its files
 			h.next.ServeHTTP(w, inner)
-			r.MultipartForm = inner.MultipartForm // net/http removes its files
 			return nil
 		})
 	switch {

@@ -207,39 +207,48 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-// What a handler has read of a form into files is removed with the request.
+// What a handler has read of a form into files is removed with the request,
+// also if the handler panics, and a handler around this one recovers.
 func TestFilesOfAFormAreRemoved(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	t.Setenv("TMP", folder) // on Windows
-	h := service(t, redlocktest.New(t, 3).Client(t, func(c *redlock.Config) { c.NodeTimeout = time.Minute }), httplock.Options{},
-		func(w http.ResponseWriter, r *http.Request) {
-			if r.ParseMultipartForm(0) == nil {
-				files, _ := os.ReadDir(folder)
-				w.Header().Set("Files", strconv.Itoa(len(files)))
-			}
-		})
-	server := httptest.NewServer(h)
-	defer server.Close()
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body)
-	file, err := form.CreateFormFile("receipt", "receipt.pdf")
-	require.NoError(t, err)
-	_, err = file.Write(make([]byte, 11<<20)) // net/http keeps 10 MB in memory in any case
-	require.NoError(t, err)
-	require.NoError(t, form.Close())
-	r, err := http.NewRequest(http.MethodPost, server.URL, &body)
-	require.NoError(t, err)
-	r.Header.Set("Idempotency-Key", "a")
-	r.Header.Set("Content-Type", form.FormDataContentType())
-	answer, err := server.Client().Do(r)
-	require.NoError(t, err)
-	require.NoError(t, answer.Body.Close())
-	require.Equal(t, "1", answer.Header.Get("Files"))
-	server.Close() // waits for what the server does after its answer
-	left, err := os.ReadDir(folder)
-	require.NoError(t, err)
-	require.Empty(t, left)
+	for _, panics := range []bool{false, true} {
+		h := service(t, redlocktest.New(t, 3).Client(t, func(c *redlock.Config) { c.NodeTimeout = time.Minute }), httplock.Options{},
+			func(w http.ResponseWriter, r *http.Request) {
+				if r.ParseMultipartForm(0) == nil {
+					files, _ := os.ReadDir(folder)
+					w.Header().Set("Files", strconv.Itoa(len(files)))
+				}
+				if panics {
+					panic("handler")
+				}
+			})
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer func() { _ = recover() }()
+			h.ServeHTTP(w, r)
+		}))
+		defer server.Close()
+		var body bytes.Buffer
+		form := multipart.NewWriter(&body)
+		file, err := form.CreateFormFile("receipt", "receipt.pdf")
+		require.NoError(t, err)
+		_, err = file.Write(make([]byte, 11<<20)) // net/http keeps 10 MB in memory in any case
+		require.NoError(t, err)
+		require.NoError(t, form.Close())
+		r, err := http.NewRequest(http.MethodPost, server.URL, &body)
+		require.NoError(t, err)
+		r.Header.Set("Idempotency-Key", "a")
+		r.Header.Set("Content-Type", form.FormDataContentType())
+		answer, err := server.Client().Do(r)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, "1", answer.Header.Get("Files"))
+		server.Close() // waits for what the server does after its answer
+		left, err := os.ReadDir(folder)
+		require.NoError(t, err)
+		require.Empty(t, left)
+	}
 }
 
 // The service answers refusals itself, with the holder's name if it wants.

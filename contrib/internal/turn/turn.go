@@ -44,7 +44,7 @@ const patienceMost = time.Second
 // of MinHold, so a later attempt also falls into that time.
 func Take(ctx context.Context, client *redlock.Client, resource string, o redlock.HoldOptions) (*redlock.Hold, error) {
 	begun := time.Now()
-	most := min(cmp.Or(o.MinHold, DefaultMinHold)/2, patienceMost)
+	most := max(1, min(cmp.Or(o.MinHold, DefaultMinHold)/2, patienceMost))
 	for spread := time.Duration(2); ; spread *= 2 {
 		asked := time.Now()
 		hold, err := client.TryHold(ctx, resource, o)
