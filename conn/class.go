@@ -110,6 +110,9 @@ func classify(message []byte) Class {
 		return ClassMaxClients
 	case bytes.HasPrefix(text, []byte("unknown command")):
 		return ClassUnknownCommand
+	case bytes.HasPrefix(text, []byte("ACL failure in script")), bytes.Contains(text, []byte("The user executing the script can't")):
+		// A command within a script: from 7.2 on, and in older versions.
+		return ClassNoPerm
 	}
 	return ClassOther
 }
