@@ -110,9 +110,9 @@
 //
 // Nothing is promised about work done after the validity has ended, unless the
 // protected resource itself compares a fencing number. Nothing is promised
-// about the order in which clients get a lock, except by [Client.Fair], and that
-// callers of Acquire in one client are served in turn. Two clients can hold one
-// lock in these cases, which no client can prevent:
+// about the order in which clients get a lock, except by [Client.Fair], and
+// that callers of Acquire in one client are served in turn. Two clients can
+// hold one lock in these cases, which no client can prevent:
 //
 //   - A client is paused between its check and its act, by a garbage
 //     collection, a SIGSTOP or a sleeping machine. Read [Lock.Validity] right
