@@ -23,7 +23,7 @@ const (
 	ClassNoReplicas                  // min-replicas-to-write is not met
 	ClassNoAuth                      // not authenticated
 	ClassWrongPass                   // wrong user or password
-	ClassNoPerm                      // the ACL forbids it, or a command of the script
+	ClassNoPerm                      // the ACL forbids it, in a script too
 	ClassMoved                       // the slot is another cluster node's
 	ClassClusterDown                 // the cluster has no quorum or lacks slots
 	ClassBusy                        // a script runs too long
