@@ -23,7 +23,7 @@ const (
 	ClassNoReplicas                  // min-replicas-to-write is not met
 	ClassNoAuth                      // not authenticated
 	ClassWrongPass                   // wrong user or password
-	ClassNoPerm                      // the ACL forbids it
+	ClassNoPerm                      // the ACL forbids it, in a script too
 	ClassMoved                       // the slot is another cluster node's
 	ClassClusterDown                 // the cluster has no quorum or lacks slots
 	ClassBusy                        // a script runs too long
@@ -110,6 +110,9 @@ func classify(message []byte) Class {
 		return ClassMaxClients
 	case bytes.HasPrefix(text, []byte("unknown command")):
 		return ClassUnknownCommand
+	case bytes.HasPrefix(text, []byte("ACL failure in script")), bytes.Contains(text, []byte("The user executing the script can't")):
+		// A command within a script: from 7.2 on, and in older versions.
+		return ClassNoPerm
 	}
 	return ClassOther
 }

@@ -40,8 +40,6 @@ type Config struct {
 	// it in an error, that word is not shown (R27). If zero, no keys are
 	// recognised.
 	Conceal string
-	// LibVersion is sent with CLIENT SETINFO. If zero, "dev".
-	LibVersion string
 }
 
 // Step is one command of Config.Prelude. To a node without HELLO it is sent

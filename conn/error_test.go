@@ -55,6 +55,11 @@ func TestClassOf(t *testing.T) {
 		"-WRONGTYPE x\r\n":                                             ClassWrongType,
 		"-max clients\r\n":                                             ClassOther,
 		"-\r\n":                                                        ClassOther,
+
+		// A script lacks a permission: of Redis 7.0, of older ones, of newer ones.
+		"-ERR The user executing the script can't run this command or subcommand script: 1, on @user_script:1.\r\n": ClassNoPerm,
+		"-ERR Error running script (call to f_1): @user_script:1: The user executing the script can't access x\r\n": ClassNoPerm,
+		"-ERR ACL failure in script: User u has no permissions to run the 'zadd' command script: 1\r\n":             ClassNoPerm,
 	} {
 		v := value(t, wire)
 		assert.Equal(t, want, ClassOf(v), wire)

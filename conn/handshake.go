@@ -78,13 +78,9 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 		}
 		add(tolerate(s.readClientID), "CLIENT", "ID")
 	}
-	version := cfg.LibVersion
-	if version == "" {
-		version = "dev"
-	}
 	// Unknown before 7.2.
 	add(tolerate(nil), "CLIENT", "SETINFO", "LIB-NAME", "redmux")
-	add(tolerate(nil), "CLIENT", "SETINFO", "LIB-VER", version)
+	add(tolerate(nil), "CLIENT", "SETINFO", "LIB-VER", libVersion())
 	if cfg.DB != 0 {
 		add(isOK, "SELECT", strconv.Itoa(cfg.DB))
 	}

@@ -22,7 +22,7 @@ import (
 func TestHandshakeCommands(t *testing.T) {
 	full := Endpoint{Username: "u", Password: "p", DB: 2, ClientName: "me"}
 	ping := []Step{{Command: resp.AppendCommand(nil, "PING")}}
-	const rest = "\nCLIENT SETINFO LIB-NAME redmux\nCLIENT SETINFO LIB-VER "
+	rest := "\nCLIENT SETINFO LIB-NAME redmux\nCLIENT SETINFO LIB-VER " + libVersion()
 	const ask = "\nCLIENT INFO\nINFO server\nINFO replication\nINFO memory"
 	unknown := map[string]string{"HELLO": "-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n"}
 	for _, c := range []struct {
@@ -31,19 +31,19 @@ func TestHandshakeCommands(t *testing.T) {
 		answers map[string]string
 		want    []string
 	}{
-		{"plain", Config{}, nil, []string{"HELLO 3" + rest + "dev" + ask}},
-		{"full", Config{Endpoint: full, Prelude: ping, LibVersion: "1.2"}, nil,
-			[]string{"HELLO 3 AUTH u p SETNAME me" + rest + "1.2\nSELECT 2" + ask + "\nPING"}},
-		{"password only", Config{Endpoint: Endpoint{Password: "p"}}, nil, []string{"HELLO 3 AUTH default p" + rest + "dev" + ask}},
-		{"user only", Config{Endpoint: Endpoint{Username: "u"}}, nil, []string{"HELLO 3 AUTH u " + rest + "dev" + ask}},
+		{"plain", Config{}, nil, []string{"HELLO 3" + rest + ask}},
+		{"full", Config{Endpoint: full, Prelude: ping}, nil,
+			[]string{"HELLO 3 AUTH u p SETNAME me" + rest + "\nSELECT 2" + ask + "\nPING"}},
+		{"password only", Config{Endpoint: Endpoint{Password: "p"}}, nil, []string{"HELLO 3 AUTH default p" + rest + ask}},
+		{"user only", Config{Endpoint: Endpoint{Username: "u"}}, nil, []string{"HELLO 3 AUTH u " + rest + ask}},
 		{"RESP2 asked for", Config{Endpoint: Endpoint{Protocol: 2, Password: "p"}}, nil,
-			[]string{"AUTH p\nCLIENT ID" + rest + "dev" + ask}},
+			[]string{"AUTH p\nCLIENT ID" + rest + ask}},
 		{"no HELLO", Config{Endpoint: full, Prelude: ping}, unknown, []string{
-			"HELLO 3 AUTH u p SETNAME me" + rest + "dev\nSELECT 2" + ask + "\nPING",
-			"AUTH u p\nCLIENT SETNAME me\nCLIENT ID" + rest + "dev\nSELECT 2" + ask + "\nPING",
+			"HELLO 3 AUTH u p SETNAME me" + rest + "\nSELECT 2" + ask + "\nPING",
+			"AUTH u p\nCLIENT SETNAME me\nCLIENT ID" + rest + "\nSELECT 2" + ask + "\nPING",
 		}},
 		{"no RESP3", Config{}, map[string]string{"HELLO": "-NOPROTO unsupported protocol version\r\n"},
-			[]string{"HELLO 3" + rest + "dev" + ask, "CLIENT ID" + rest + "dev" + ask}},
+			[]string{"HELLO 3" + rest + ask, "CLIENT ID" + rest + ask}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

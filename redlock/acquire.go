@@ -29,8 +29,8 @@ func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Durat
 	return lock, named(resource, err)
 }
 
-// attempt is TryAcquire, or TryAcquireAll, without counting and tracing. lock
-// has the resources and the TTL that are wanted. It is filled in where it
+// attempt is one attempt for a lock of any form, without counting and tracing.
+// lock has the resources and the TTL that are wanted. It is filled in where it
 // stands, since it is large, and is zero after an error.
 func (c *Client) attempt(ctx context.Context, lock *Lock) (err error) {
 	switch {
@@ -154,7 +154,7 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	within, cancel := withMaxWait(ctx, c.config.MaxWait)
 	defer cancel()
-	return c.acquireTold(within, request{resource: resource, ttl: ttl, confirmed: true})
+	return c.acquireTraced(within, request{resource: resource, ttl: ttl, confirmed: true})
 }
 
 // withMaxWait returns ctx with a limit to the wait for a lock. If limit is
@@ -166,8 +166,8 @@ func withMaxWait(ctx context.Context, limit time.Duration) (context.Context, con
 	return context.WithTimeoutCause(ctx, limit, ErrMaxWait)
 }
 
-// acquireTold is Acquire without Config.MaxWait. It calls the tracer.
-func (c *Client) acquireTold(ctx context.Context, r request) (Lock, error) {
+// acquireTraced is Acquire without Config.MaxWait. It calls the tracer.
+func (c *Client) acquireTraced(ctx context.Context, r request) (Lock, error) {
 	start, tries := startIf(c.tracer.AcquireDone != nil), 0
 	lock, err := c.acquire(ctx, r, &tries)
 	if c.tracer.AcquireDone != nil {

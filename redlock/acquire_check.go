@@ -10,8 +10,7 @@ import (
 )
 
 // check truncates the TTL to whole milliseconds, and refuses a resource or a
-// TTL that cannot be used. The names of the seal and of the opening cannot be
-// used as resources.
+// TTL that cannot be used.
 func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error) {
 	if err := checkLockable(resource); err != nil {
 		return 0, err

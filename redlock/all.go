@@ -55,7 +55,7 @@ func (c *Client) AcquireAll(ctx context.Context, resources []string, ttl time.Du
 	}
 	within, cancel := withMaxWait(ctx, c.config.MaxWait)
 	defer cancel()
-	return c.acquireTold(within, request{resource: s.text, form: s, ttl: ttl})
+	return c.acquireTraced(within, request{resource: s.text, form: s, ttl: ttl})
 }
 
 // TryHoldAll is HoldAll with a single attempt, as TryHold is Hold.

@@ -167,7 +167,7 @@ var errStep = errors.New("redlock: locks need it")
 func permitted(name string, check func(resp.Value) error) func(resp.Value) error {
 	return func(v resp.Value) error {
 		switch {
-		case lacksPermission(v):
+		case conn.ClassOf(v) == conn.ClassNoPerm:
 			return &multiplex.PreflightError{
 				Check: "permissions", Found: "the user may not run " + name,
 				Advice: "grant what is missing: " + aclRules + "; Allow.MissingPermissions overrides this",
@@ -180,14 +180,6 @@ func permitted(name string, check func(resp.Value) error) func(resp.Value) error
 		}
 		return nil
 	}
-}
-
-// lacksPermission reports whether v is an error for lack of a permission. Not
-// all servers have a class for such an error within a script.
-func lacksPermission(v resp.Value) bool {
-	return conn.ClassOf(v) == conn.ClassNoPerm ||
-		v.IsError() && bytes.Contains(v.Bytes(), []byte("ACL failure in script")) ||
-		v.IsError() && bytes.Contains(v.Bytes(), []byte("can't run this command"))
 }
 
 // stale checks the reply to a number that no node grants.

@@ -391,6 +391,32 @@ func TestAUserForLocksOnly(t *testing.T) {
 	}
 }
 
+// A user with no more than these rights waits for no lock of another kind: a
+// server has no class for a permission that a script lacks, but its words, and
+// waiting cannot help (R31).
+func TestMissingRightsForAKindEndTheWait_R31(t *testing.T) {
+	server := redistest.Servers(t, 1)[0]
+	user := append([]string{"ACL", "SETUSER", "locker", "on", ">hunter2", "~lock:*"}, strings.Fields(aclRights)...)
+	_, err := server.Do(user...)
+	require.NoError(t, err)
+	config := Config{Nodes: Nodes(server.URL()), Username: "locker", Password: "hunter2", Prefix: "lock:", NodeTimeout: time.Second}
+	_, err = Init(t.Context(), config)
+	require.NoError(t, err)
+	c, err := New(t.Context(), config)
+	require.NoError(t, err)
+	defer closeNow(t, c)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for name, k := range map[string]Locker{
+		"a reader": c.RW("r").Read(), "a writer": c.RW("w").Write(), "a permit": c.Semaphore("s", 2), "in order": c.Fair("f"),
+	} {
+		_, err := k.Acquire(ctx, time.Second)
+		require.ErrorIs(t, err, ErrNoQuorum, name)
+		require.NotErrorIs(t, err, context.DeadlineExceeded, name)
+		require.ErrorContains(t, err, "NOPERM; waiting cannot fix this", name)
+	}
+}
+
 // ask sends one command over a connection and returns the reply as
 // redistest.Server.Do does.
 func ask(t *testing.T, nc net.Conn, args ...string) any {

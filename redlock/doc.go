@@ -110,9 +110,9 @@
 //
 // Nothing is promised about work done after the validity has ended, unless the
 // protected resource itself compares a fencing number. Nothing is promised
-// about the order in which clients get a lock, except that callers of Acquire
-// in one client are served in turn. Two clients can hold one lock in these
-// cases, which no client can detect:
+// about the order in which clients get a lock, except by [Client.Fair], and
+// that callers of Acquire in one client are served in turn. Two clients can
+// hold one lock in these cases, which no client can prevent:
 //
 //   - A client is paused between its check and its act, by a garbage
 //     collection, a SIGSTOP or a sleeping machine. Read [Lock.Validity] right
@@ -128,8 +128,7 @@
 //     have seals.
 //   - A master restarts empty, and [Config].Forgetful is set. It has forgotten
 //     its vote and grants it again.
-//   - A proxy in front of a master hides that it restarted, or the run id may
-//     not be queried.
+//   - A proxy in front of a master hides that it restarted.
 //
 // # Fencing
 //
@@ -226,11 +225,23 @@ package redlock
 //	observe         Stats, Nodes, Inspect, Logger and Tracer
 //	token, error    and held, redact: what is returned, and what is never shown
 //
-// A kind of lock with its own scripts has them in internal/lua, with a model in
-// Go in internal/lua/model, and lists them in command_script.go. Its kinds,
-// which say what the replies mean, are in command_kind.go, its encoders in
-// command.go, and its calls in a file of their own. Package multiplex does not
-// change.
+// A further kind of lock needs
+//
+//	a file of its own     its calls, its commands with what their replies mean,
+//	                      and how they are encoded: as in fair.go
+//	form.go               a formKind, and a case in each switch over them
+//	acquire.go            a case in Client.attempt, for more than one round
+//	held.go               what is kept of the texts of its refusals
+//	internal/lua          its scripts; in model, what they do, in Go; and a line
+//	                      for each in command_script.go
+//	internal/redistest    for nodes in memory, calls of the model: as in
+//	                      lua_fair.go
+//	observe_participant   what Inspect and "redlock status" show of it
+//	internal/proof        the simulated workers and the referee (sim/machines,
+//	                      sim/running), faults and histories
+//
+// and the rights and keys of its scripts in docs/deploy.md. Package multiplex
+// does not change.
 //
 // pure.Renewal decides when a hold is renewed or lost, and pure.RetryDelay how
 // long a retry waits.

@@ -167,12 +167,19 @@ type standing struct {
 	ahead Token
 }
 
-// hear takes what one node said with the given code: see ask_fair.lua. It
-// reports whether the text is the value that is in the way. A ticket that no
-// other can pass is none of ours: it counts as if the node had let the caller
-// in (R32).
+// The codes with which ask_fair.lua begins its texts.
+const (
+	fairNext   = 1 // the caller is next; the value of the holder follows
+	fairQueued = 2 // its place follows, and the waiter before it
+	fairLate   = 3 // a later ticket, which follows, was let in
+	fairCodes  = 3
+)
+
+// hear takes what one node said with a code. It reports whether the text is the
+// value that is in the way. A ticket that no other can pass is none of ours: it
+// counts as if the node had let the caller in (R32).
 func (p *queuePlaces) hear(node, code int, text []byte) bool {
-	if code == 3 {
+	if code == fairLate {
 		if late, err := strconv.ParseInt(string(text), 10, 64); err == nil && 0 < late && late < pure.LastNumber {
 			p.late, p.passed = max(p.late, late), p.passed.Add(node)
 			return false
@@ -180,17 +187,22 @@ func (p *queuePlaces) hear(node, code int, text []byte) bool {
 	}
 	p.admitted = p.admitted.Add(node)
 	switch code {
-	case 1:
+	case fairNext:
 		p.standings[node].place = 1
 		return true
-	case 3:
-		return false
-	}
-	place, ahead, _ := bytes.Cut(text, blank)
-	if n, err := strconv.Atoi(string(place)); err == nil && n > 1 && len(ahead) == len(Token{}) {
-		p.standings[node] = standing{n, Token(ahead)}
+	case fairQueued:
+		p.standings[node] = readStanding(text)
 	}
 	return false
+}
+
+// readStanding reads the text behind fairQueued.
+func readStanding(text []byte) (s standing) {
+	place, ahead, _ := bytes.Cut(text, blank)
+	if n, err := strconv.Atoi(string(place)); err == nil && n > 1 && len(ahead) == len(Token{}) {
+		s = standing{n, Token(ahead)}
+	}
+	return s
 }
 
 // tell completes the error of an attempt.

@@ -17,16 +17,17 @@ type form struct {
 	names []string // of the resources
 	text  string   // all of them, for people
 
-	// mark is how long the mark of an attempt stands, of writing and permit.
-	mark  time.Duration
-	other Token // of reading and writing: see rw.go
-
-	// Of permit: how many there are, and the number of the last one that was
-	// granted.
+	// For writing and permit: how long the mark of a caller that waits stands,
+	// 0 for one that does not wait.
+	mark time.Duration
+	// For writing, the token of the reader that it stays; for reading, of the
+	// writer that it was. Zero if there is none.
+	other Token
+	// For permit: how many there are, and the number of the one that was granted
+	// last.
 	permits int
 	last    *atomic.Int32
-	// turn is the caller's place in the queue, of fair; nil for an attempt
-	// without one.
+	// For fair: the caller's place in the queue, nil for an attempt without one.
 	turn *turn
 }
 
@@ -71,12 +72,14 @@ func (l *Lock) has(resource string) bool {
 	return l.resource == resource
 }
 
-// meets reports whether a request is for a resource of the lock.
+// meets reports whether a request may have to wait for the lock.
 func (l *Lock) meets(r *request) bool {
-	if wants := r.form.is(permit); l.form.is(permit) != wants || wants && r.form.permits > 1 {
-		return false // it has keys of its own, or there may be another permit
-	}
-	if r.form != nil {
+	switch {
+	case l.form.is(permit) != r.form.is(permit):
+		return false // permits have keys of their own
+	case r.form.is(permit) && r.form.permits > 1:
+		return false // another one may be free
+	case r.form != nil:
 		return slices.ContainsFunc(r.form.names, l.has)
 	}
 	return l.has(r.resource)
@@ -84,17 +87,19 @@ func (l *Lock) meets(r *request) bool {
 
 // covers reports whether a lock is as good as the one that is requested.
 func (l *Lock) covers(r *request) bool {
-	switch has, wants := l.form.what(), r.form.what(); {
-	case wants == reading:
-		return (has == reading || has == writing) && l.has(r.resource)
-	case wants == writing:
-		return has == writing && l.has(r.resource)
-	case has == reading || has == writing || has != wants && (has >= permit || wants >= permit):
-		return false
-	case wants == several:
-		return !slices.ContainsFunc(r.form.names, func(name string) bool { return !l.has(name) })
+	suits := false
+	switch has, wants := l.form.what(), r.form.what(); wants {
+	case plain, several:
+		suits = has == plain || has == several
+	case reading:
+		suits = has == reading || has == writing
+	default:
+		suits = has == wants
 	}
-	return l.has(r.resource)
+	if r.form.is(several) {
+		return suits && !slices.ContainsFunc(r.form.names, func(name string) bool { return !l.has(name) })
+	}
+	return suits && l.has(r.resource)
 }
 
 // claim returns the command that sets the lock's keys, encoded into room.
@@ -193,15 +198,18 @@ func (f *form) blocked(place uint8, owner string) error {
 	return &HeldError{Owner: owner}
 }
 
-// places returns how many keys may be in the way.
+// places returns how many keys may be in the way; for fair, how many codes
+// there are.
 func (f *form) places() int {
 	switch f.what() {
 	case plain, permit:
 		return 1
 	case several:
 		return len(f.names)
+	case fair:
+		return fairCodes
 	}
-	return 3 // of reading, writing and fair
+	return rwKeys
 }
 
 // tryForm returns what makes one attempt for a hold of a form.

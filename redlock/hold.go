@@ -69,7 +69,7 @@ func (c *Client) holdInTime(ctx context.Context, r request, options HoldOptions)
 	r.confirmed, r.minHold = options.extensions() >= 0, options.MinHold
 	acquire := func(_ context.Context, _ string, ttl time.Duration) (Lock, error) {
 		r.ttl = ttl
-		return c.acquireTold(within, r)
+		return c.acquireTraced(within, r)
 	}
 	for {
 		if h, err := c.hold(ctx, r.resource, options, acquire); err != errSlept {

@@ -229,3 +229,53 @@ func TestReentrantOnSeveral(t *testing.T) {
 		require.Zero(t, m.keys())
 	})
 }
+
+// A function runs under a hold of another kind only if it reads and the hold
+// writes. Permits have keys of their own, so a lock of another kind is acquired
+// beside them.
+func TestReentrantAmongKinds(t *testing.T) {
+	const (
+		enters = "the outer hold"
+		own    = "a hold of its own"
+		nested = "ErrNested"
+	)
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		again := HoldOptions{TTL: time.Second, Reentrant: true}
+		do := []func(context.Context, func(context.Context) error) error{
+			func(ctx context.Context, fn func(context.Context) error) error { return c.DoWith(ctx, "r", again, fn) },
+		}
+		for _, k := range []Locker{c.RW("r").Read(), c.RW("r").Write(), c.Semaphore("r", 2), c.Fair("r")} {
+			do = append(do, func(ctx context.Context, fn func(context.Context) error) error { return k.DoWith(ctx, again, fn) })
+		}
+		for outer, want := range [][]string{
+			//        plain, reading, writing, permit, fair
+			{enters, nested, nested, own, nested}, // plain
+			{nested, enters, nested, own, nested}, // reading
+			{nested, enters, enters, own, nested}, // writing
+			{own, own, own, enters, own},          // permit
+			{nested, nested, nested, own, enters}, // fair
+		} {
+			for inner := range want {
+				got := nested
+				require.NoError(t, do[outer](t.Context(), func(ctx context.Context) error {
+					around, _ := FromContext(ctx)
+					err := do[inner](ctx, func(ctx context.Context) error {
+						got = own
+						if under, _ := FromContext(ctx); under == around {
+							got = enters
+						}
+						return nil
+					})
+					if got == nested {
+						require.ErrorIs(t, err, ErrNested)
+						return nil
+					}
+					return err
+				}))
+				require.Equal(t, want[inner], got, "%d in %d", inner, outer)
+				time.Sleep(5 * ms)
+			}
+		}
+	})
+}

@@ -48,7 +48,8 @@ func (l Lock) Token() Token {
 // it along with each write, and let the protected resource refuse a write whose
 // number is lower than one that it has seen: then a holder that was paused past
 // its validity does no harm. Extensions keep it. It is 0 without Config.Fenced,
-// and for an adopted lock: pass it on beside the token.
+// for an adopted lock (pass it on beside the token), and for the locks of an
+// RWLock, Semaphore and Fair, which have no number: see docs/fencing.md.
 func (l Lock) Fence() uint64 {
 	if !l.form.numbered() {
 		return 0

@@ -32,7 +32,7 @@ func (k Locker) TryAcquire(ctx context.Context, ttl time.Duration) (Lock, error)
 func (k Locker) Acquire(ctx context.Context, ttl time.Duration) (Lock, error) {
 	within, cancel := withMaxWait(ctx, k.client.config.MaxWait)
 	defer cancel()
-	return k.client.acquireTold(within, request{resource: k.name, form: k.wait, ttl: ttl})
+	return k.client.acquireTraced(within, request{resource: k.name, form: k.wait, ttl: ttl})
 }
 
 // TryHold is Client.TryHold.

@@ -79,6 +79,9 @@ func (rw RWLock) Write() Locker { return Locker{rw.client, rw.name, rw.try, rw.w
 // The error is ErrHeld if there is another reader, or a writer; ErrNotHeld if
 // the validity of the read lock is over, or it is none of this RWLock; and
 // otherwise as for TryAcquire. With an error, the read lock is as it was.
+//
+// Under a hold that reads, pass Hold.Current. The write lock is not renewed
+// with the hold: extend it, and release it before the hold.
 func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Lock, error) {
 	if !rw.granted(&read, reading) || read.Validity() <= 0 {
 		return Lock{}, named(rw.name, ErrNotHeld)

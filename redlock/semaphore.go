@@ -28,15 +28,16 @@ const MaxPermits = 1024
 // after its TTL, can be extended and held, and is lost as a lock is. Make the
 // Locker once and keep it: it remembers which permit was free last.
 //
-// All clients should name the same number of permits. If they do not, the most
-// of those is never exceeded. New grants end at the least number that counts: a
-// number counts from a grant to a client that names it until the TTL of that
-// client's last permit is over, even if it was released before. So with fewer
-// permits only new grants stop, and those that are held stay until they are
-// released. More permits can be had as soon as the last TTL of clients with
-// fewer is over, also if the semaphore is used all the time. Each node knows
-// only what it has granted: where permits are on a bare quorum of nodes, more
-// than the least may be held.
+// All clients should name the same number of permits. If they do not, no more
+// are ever held than the highest of their numbers, and a node grants one only
+// while it knows of fewer than the lowest number that counts. A number counts
+// from a grant to a client that names it until the TTL of the last permit that
+// was taken or extended with it is over, even if that was released before. So a
+// lower number stops only new grants, and permits that are held stay until they
+// are released. A higher one takes effect when the last TTL of clients with the
+// lower one is over, also if the semaphore is used all the time. Each node
+// knows only what it has granted: where permits are on a bare quorum of nodes,
+// more than the lowest number may be held.
 //
 // An attempt asks for the permit that was granted last, and then, up to three
 // times, for one that most nodes say is free.

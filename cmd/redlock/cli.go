@@ -22,7 +22,7 @@ type cli struct {
 	Elect   electCommand   `cmd:"" help:"Run a command on one of several machines, the one that leads."`
 	Acquire acquireCommand `cmd:"" help:"Take a lock and write its token."`
 	Extend  extendCommand  `cmd:"" help:"Lengthen a lock that redlock acquire took."`
-	Release releaseCommand `cmd:"" help:"Release a lock that redlock acquire took, or any lock by force."`
+	Release releaseCommand `cmd:"" help:"Release a lock that redlock acquire took, or by force one whose holder is dead."`
 
 	Status statusCommand `cmd:"" help:"Show who holds a resource, node by node."`
 	Init   initCommand   `cmd:"" help:"Open the deployment: an operator does that once, before the first lock."`

@@ -46,9 +46,9 @@ func Refused(err error) bool {
 
 // FromContext returns the number of the hold that ctx comes from: that of the
 // innermost Do, DoWith or Hold.Context. It returns ErrNoNumber if ctx comes
-// from none, if its client has no Config.Fenced, and for an adopted lock. A
-// number stays what it is when the hold is lost: the protected resource is what
-// decides.
+// from none, if its client has no Config.Fenced, and for a lock of a kind that
+// has no number: see redlock.Lock.Fence. A number stays what it is when the hold
+// is lost: the protected resource is what decides.
 func FromContext(ctx context.Context) (uint64, error) {
 	hold, ok := redlock.FromContext(ctx)
 	if !ok {

@@ -266,7 +266,7 @@ func (c *call) info() []byte {
 		{"Clients", fmt.Sprintf("connected_clients:%d\r\n", clients)},
 		{"Memory", fmt.Sprintf("used_memory:1000000\r\nmaxmemory:0\r\nmaxmemory_policy:%s\r\n", cfg.EvictionPolicy)},
 		{"Persistence", "loading:0\r\naof_enabled:0\r\n"},
-		{"Replication", fmt.Sprintf("role:%s\r\nconnected_slaves:0\r\n%s", cfg.Role, history(cfg.Promoted))},
+		{"Replication", fmt.Sprintf("role:%s\r\nconnected_slaves:0\r\n%s", cfg.Role, history)},
 		{"Cluster", fmt.Sprintf("cluster_enabled:%s\r\n", boolDigit(cfg.Mode == "cluster"))},
 	}
 	var b strings.Builder
@@ -282,14 +282,8 @@ func (c *call) info() []byte {
 	return c.verbatim(b.String())
 }
 
-// history is what INFO says of the node's past as a replica.
-func history(promoted bool) string {
-	former, offset := strings.Repeat("0", 40), "-1"
-	if promoted {
-		former, offset = strings.Repeat("ab", 20), "15"
-	}
-	return "master_replid2:" + former + "\r\nsecond_repl_offset:" + offset + "\r\n"
-}
+// history is what INFO says of a node that has always been a master.
+const history = "master_replid2:0000000000000000000000000000000000000000\r\nsecond_repl_offset:-1\r\n"
 
 // boolDigit is how INFO writes yes and no.
 func boolDigit(b bool) string {

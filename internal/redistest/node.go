@@ -29,8 +29,6 @@ type NodeConfig struct {
 
 	// EvictionPolicy is maxmemory-policy. If zero, noeviction.
 	EvictionPolicy string
-	// Promoted says that the node was a replica before.
-	Promoted bool
 	// Age is for how long the process has run when the node is made; a restart
 	// begins anew.
 	Age time.Duration

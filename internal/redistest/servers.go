@@ -37,15 +37,15 @@ type Options struct {
 	// over what stands before them.
 	Args []string
 
-	// StartTimeout bounds the time until the server answers. If zero, a minute.
-	StartTimeout time.Duration
-
 	// OwnClock gives the server a Clock, where ClocksAvailable returns nil.
 	OwnClock bool
 
 	// certs is shared by the servers of one StartN.
 	certs *certificates
 }
+
+// startTimeout bounds the time until a server answers.
+const startTimeout = time.Minute
 
 // ErrNoServer is returned when there is no server to start.
 var ErrNoServer = errors.New("redistest: no redis-server or valkey-server on PATH, and REDMUX_SERVER names none")
@@ -107,7 +107,6 @@ func Start(opts Options) (*Server, error) {
 		opts.certs = certs
 	}
 	opts.Unix = opts.Unix || !opts.TCP && !opts.TLS
-	opts.StartTimeout = cmp.Or(opts.StartTimeout, time.Minute)
 
 	// The folder's name is short because a unix socket's path may have about
 	// 100 bytes, of which a test's own temporary folder can use up most.
@@ -279,7 +278,7 @@ func (s *Server) RestartWith(args ...string) error {
 	s.extra = args
 	s.mu.Unlock()
 	s.Authenticate("", s.opts.Password)
-	ctx, cancel := context.WithTimeout(context.Background(), s.opts.StartTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	for {
 		err := s.launch(ctx)
@@ -323,7 +322,7 @@ func (s *Server) startFirst() error {
 	if err := s.opts.certs.write(s.dir); err != nil {
 		return fmt.Errorf("redistest: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.opts.StartTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	for {
 		if s.opts.TCP || s.opts.TLS {

@@ -12,8 +12,8 @@ import (
 // Longest is the greatest length of a resource in bytes (R19).
 const Longest = 1024
 
-// LongestPrefix leaves room for the hash of a name.
-const LongestPrefix = Longest - len(hashed) - 2*sha256.Size
+// longestPrefix leaves room for the hash of a name.
+const longestPrefix = Longest - len(hashed) - 2*sha256.Size
 
 const (
 	hashed   = "sha256:"
@@ -24,8 +24,8 @@ const (
 // adapter's name.
 func CheckPrefix(adapter, prefix string) error {
 	switch {
-	case len(prefix) > LongestPrefix:
-		return fmt.Errorf("%s: Prefix has more than %d bytes", adapter, LongestPrefix)
+	case len(prefix) > longestPrefix:
+		return fmt.Errorf("%s: Prefix has more than %d bytes", adapter, longestPrefix)
 	case strings.Contains(prefix, reserved):
 		return fmt.Errorf("%s: Prefix contains %q", adapter, reserved)
 	}

@@ -10,8 +10,8 @@ import (
 // Prefixes that no name can follow are refused.
 func TestCheckPrefix(t *testing.T) {
 	for prefix, text := range map[string]string{
-		"p:": "", strings.Repeat("p", LongestPrefix): "", "p:redlock": "", "redlock:": "",
-		strings.Repeat("p", LongestPrefix+1): "adapter: Prefix has more than 953 bytes",
+		"p:": "", strings.Repeat("p", longestPrefix): "", "p:redlock": "", "redlock:": "",
+		strings.Repeat("p", longestPrefix+1): "adapter: Prefix has more than 953 bytes",
 		"p:redlock:":                         `adapter: Prefix contains ":redlock:"`,
 	} {
 		if err := CheckPrefix("adapter", prefix); text == "" {
@@ -55,5 +55,5 @@ func TestName(t *testing.T) {
 		}
 	}
 	require.NotEqual(t, Name("p:", long+"x"), Name("p:", long+"y"))
-	require.Len(t, Name(strings.Repeat("p", LongestPrefix), long), Longest)
+	require.Len(t, Name(strings.Repeat("p", longestPrefix), long), Longest)
 }

@@ -16,16 +16,16 @@ import (
 
 // The defaults of the adapters' options.
 const (
-	DefaultTTL     = 30 * time.Second
-	DefaultMinHold = 500 * time.Millisecond
+	defaultTTL     = 30 * time.Second
+	defaultMinHold = 500 * time.Millisecond
 )
 
 // Options returns how to hold the locks of an adapter's jobs, with defaults for
 // what is zero. A negative minHold is none. Errors begin with the adapter's
 // name.
 func Options(adapter, prefix string, ttl, minHold time.Duration) (redlock.HoldOptions, error) {
-	ttl = cmp.Or(ttl, DefaultTTL)
-	minHold = cmp.Or(minHold, min(DefaultMinHold, ttl))
+	ttl = cmp.Or(ttl, defaultTTL)
+	minHold = cmp.Or(minHold, min(defaultMinHold, ttl))
 	if ttl <= 0 || minHold > ttl {
 		return redlock.HoldOptions{}, fmt.Errorf("%s: TTL must be positive and at least MinHold", adapter)
 	}
@@ -44,7 +44,7 @@ const patienceMost = time.Second
 // of MinHold, so a later attempt also falls into that time.
 func Take(ctx context.Context, client *redlock.Client, resource string, o redlock.HoldOptions) (*redlock.Hold, error) {
 	begun := time.Now()
-	most := max(1, min(cmp.Or(o.MinHold, DefaultMinHold)/2, patienceMost))
+	most := max(1, min(cmp.Or(o.MinHold, defaultMinHold)/2, patienceMost))
 	for spread := time.Duration(2); ; spread *= 2 {
 		asked := time.Now()
 		hold, err := client.TryHold(ctx, resource, o)

@@ -116,6 +116,26 @@ func TestCodeIsFenced(t *testing.T) {
 	}
 }
 
+// A table has a line for each row, and all rows have as many cells as its head:
+// a row that was wrapped is shown as text.
+func TestTablesAreTables(t *testing.T) {
+	rule := regexp.MustCompile(`\|-+\|`)
+	cells := func(row string) int { return strings.Count(strings.ReplaceAll(row, `\|`, ""), "|") }
+	isRow := func(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), "|") }
+	for _, d := range documents(t) {
+		for i, line := range d.prose {
+			if !rule.MatchString(line) {
+				continue
+			}
+			for j := i - 1; j == i-1 || isRow(d.prose[j]); j++ {
+				if !isRow(d.prose[j]) || cells(d.prose[j]) != cells(line) {
+					t.Errorf("%s:%d: no row of its table: %s", d.name, j+1, d.prose[j])
+				}
+			}
+		}
+	}
+}
+
 // TestParse checks that a block has all of its text and no more.
 func TestParse(t *testing.T) {
 	d := parse(t, "x.md", "a\n```go run\nb\n```\n- c\n  ```\n  d\n    e\n  ```\n")

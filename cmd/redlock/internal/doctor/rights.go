@@ -13,12 +13,12 @@ var (
 	needed = []string{"SET", "GET", "DEL", "PTTL", "PEXPIRE", "SCRIPT LOAD", "EVALSHA"}
 	wanted = []struct{ name, lest string }{
 		{"PING", "idle connections cannot be probed"},
-		{"MGET", "locks held together are checked one by one"},
+		{"MGET", "locks held together are checked one by one; locks with a fencing number are refused, and some permits"},
 		{"INFO", "a restart, eviction and a replica go unnoticed"},
 		{"CLIENT ID", "a lost connection cannot be fenced at once"},
 		{"CLIENT KILL", "a lost connection cannot be fenced at once, and its releases are repeated instead"},
 		{"CLIENT TRACKING", "clients that wait for a lock are not told when it is free"},
-		{"TIME", "masters that were just started are waited for longer"},
+		{"TIME", "masters that were just started are waited for longer; locks with a fencing number, read/write locks and permits are refused"},
 		{"CLIENT CACHING", "clients that wait for a lock are not told when it is free"},
 	}
 )
@@ -59,7 +59,7 @@ func (d *Deployment) checkRights() []Finding {
 			Why:    "a user who may set keys but not run scripts would leave locks behind, so clients do not count such a master",
 			Change: grant}),
 		finding(Finding{Level: Warning, Seen: worse, Found: "the user may not run some commands that clients use",
-			Why: "locks are safe without them, but recover more slowly from faults", Change: grant})...)
+			Why: "locks are safe without them, but recover more slowly from faults, and some kinds of lock are refused", Change: grant})...)
 }
 
 // checkBroadRights looks for a user who may do more than locks need: one who
@@ -79,7 +79,7 @@ func (d *Deployment) checkBroadRights() []Finding {
 	return finding(Finding{Level: Note, Seen: seen, Found: "the user may do more than locks need",
 		Why: "an attacker who takes over a client with these credentials can delete every lock and reconfigure the server",
 		Change: "nothing, if this is an operator's user and clients have another one; otherwise give clients a user with only the " +
-			"rights of docs/servers.md"})
+			"rights of docs/deploy.md"})
 }
 
 // blocked returns why the node refuses every lock right now, or "" if it does

@@ -198,9 +198,6 @@ func (f *Facts) trials(prefix string) []Question {
 // refusal returns the class of the error that says why a command cannot be run.
 func refusal(v resp.Value) conn.Class {
 	switch class := conn.ClassOf(v); {
-	case class == conn.ClassOther && strings.Contains(string(v.Bytes()), "ACL failure in script"),
-		class == conn.ClassOther && strings.Contains(string(v.Bytes()), "can't run this command"):
-		return conn.ClassNoPerm
 	case class == conn.ClassOther, class == conn.ClassWrongType:
 		return conn.ClassNone // such as CLIENT CACHING, which is only allowed with tracking
 	default:

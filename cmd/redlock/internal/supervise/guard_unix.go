@@ -124,7 +124,7 @@ func beGuard(id string) {
 		return // the wrapper is gone, and has started nothing
 	}
 	why, command := watch(os.Stdin)
-	sayInPassing(os.Stderr, fmt.Sprintf("redlock: guard: %s; killing the command", why))
+	sayInPassing(os.Stderr, fmt.Sprintf("redlock: guard: %s; killing what it has started", why))
 	if command > 1 {
 		_ = syscall.Kill(-command, syscall.SIGKILL) // such a group exists only if the command made it
 	}
