@@ -172,12 +172,9 @@ func (p *queuePlaces) hear(node, code int, text []byte) bool {
 		}
 	}
 	p.admitted = p.admitted.Add(node)
-	switch code {
-	case 1:
+	if code == 1 {
 		p.standings[node].place = 1
 		return true
-	case 3:
-		return false
 	}
 	place, ahead, _ := bytes.Cut(text, blank)
 	if n, err := strconv.Atoi(string(place)); err == nil && n > 1 && len(ahead) == len(Token{}) {
@@ -195,7 +192,7 @@ func (p *queuePlaces) tell(held *HeldError, f *form) {
 	most := mostOf(p.standings[:])
 	held.Admitted, held.Place = p.admitted.Len(), most.place
 	if most.place > 1 {
-		held.hint.key, held.Owner = f.names[0]+leaseSuffix+string(most.ahead[:]), ""
+		held.hint.key = f.names[0] + leaseSuffix + string(most.ahead[:])
 	}
 }
 

@@ -155,7 +155,7 @@ func (f *form) claimKindRW() *multiplex.ClaimKind {
 
 // downgrades reports whether a reader has been a writer: other is the writer's
 // token then. A writer's other is the token of the reader that it stays.
-func (f *form) downgrades() bool { return f.kind == reading && f.other != Token{} }
+func (f *form) downgrades() bool { return f.is(reading) && f.other != Token{} }
 
 // claimRW encodes the command that lets a reader or a writer in.
 func (l *Lock) claimRW(dst []byte) multiplex.Encoded {
