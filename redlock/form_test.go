@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/require"
@@ -41,6 +42,40 @@ func TestHoldsThatCallsMeet(t *testing.T) {
 	two := &request{resource: "a", form: &form{kind: permit, names: []string{"a"}, permits: 2}}
 	held := Lock{resource: "a", form: two.form}
 	require.False(t, held.meets(two), "there may be another permit")
+}
+
+// Nodes that have lost the scripts get them with the next command: no extension
+// and no release is lost (R24). A claim is not repeated (R8).
+func TestScriptsOfEachKindAreCured_R24(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		flush := func() {
+			for _, n := range m.nodes {
+				n.FlushScripts()
+			}
+		}
+		for name, k := range map[string]Locker{
+			"read": c.RW("r").Read(), "write": c.RW("w").Write(), "a permit": c.Semaphore("s", 2), "fair": c.Fair("f"),
+		} {
+			flush()
+			_, err := k.TryAcquire(t.Context(), time.Second)
+			require.ErrorIs(t, err, ErrNoQuorum, name)
+			lock, err := k.TryAcquire(t.Context(), time.Second)
+			require.NoError(t, err, name)
+			flush()
+			lock, err = lock.Extend(t.Context(), time.Second)
+			require.NoError(t, err, name)
+			flush()
+			require.NoError(t, lock.Release(t.Context()), name)
+		}
+		write, err := c.RW("r").Write().TryAcquire(t.Context(), time.Second)
+		require.NoError(t, err)
+		flush()
+		_, err = c.RW("r").Downgrade(t.Context(), write, time.Second)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		time.Sleep(5 * ms)
+		require.Equal(t, map[string]int{"s:redlock:permits": 3}, m.sets())
+	})
 }
 
 // The names that a lock shows are a copy: its release needs its own.

@@ -305,6 +305,8 @@ func TestUpgrade(t *testing.T) {
 		require.NoError(t, err)
 		_, err = a.Downgrade(t.Context(), short, time.Minute)
 		require.ErrorIs(t, err, ErrNotHeld, "a reader")
+		short, err = short.Extend(t.Context(), 100*ms)
+		require.NoError(t, err, "it is left as it is")
 		time.Sleep(100 * ms)
 		_, err = a.Upgrade(t.Context(), short, time.Minute)
 		require.ErrorIs(t, err, ErrNotHeld, "its validity is over (R15)")
