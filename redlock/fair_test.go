@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -263,6 +264,36 @@ func TestAWaiterKeepsItsPlaceThoughQuestionsAreLost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A waiter keeps its place on a node that answers while the others do not: it
+// asks as often as before, however late other callers would try again.
+func TestAWaiterKeepsItsPlaceWithoutAQuorum(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		c := m.client(t, Config{RetryDelayMax: time.Minute, Logger: slog.New(new(records))})
+		ctx, stop := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			_, err := c.Fair("r").Acquire(ctx, time.Minute)
+			gone <- err
+		}()
+		time.Sleep(20 * ms)
+		for _, n := range m.nodes[1:] {
+			n.Refuse("-ERR no", "EVALSHA")
+		}
+		for range 1000 {
+			time.Sleep(10 * ms)
+			require.Len(t, m.nodes[0].Keys(), 5, "the lock, its holder, the queue, its ticket and the lease")
+		}
+		stop()
+		<-gone
+		for _, n := range m.nodes[1:] {
+			n.Refuse("", "EVALSHA")
+		}
+		require.NoError(t, held.Release(context.WithoutCancel(t.Context())))
+	})
 }
 
 // A ticket that comes too late is drawn anew, under another name.
