@@ -366,6 +366,27 @@ func TestRoundsPerPermit(t *testing.T) {
 	}
 }
 
+// An attempt asks first for the permit that was granted last, also if that is
+// number 0, and for any if none was: so callers that begin together do not meet.
+func TestThePermitAskedForFirst(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c, first := m.client(t, Config{}), make(map[int64]bool)
+		for range 20 {
+			k := c.Semaphore("s", 1000)
+			lock, err := k.TryAcquire(t.Context(), time.Minute)
+			require.NoError(t, err)
+			first[lock.number] = true
+			require.NoError(t, lock.Release(t.Context()))
+			k.try.last.Store(0)
+			lock, err = k.TryAcquire(t.Context(), time.Minute)
+			require.NoError(t, err)
+			require.Zero(t, lock.number)
+			require.NoError(t, lock.Release(t.Context()))
+		}
+		require.Greater(t, len(first), 1)
+	})
+}
+
 // Never more holders than permits, by their own validity, while nodes stop and
 // lose their connections.
 func TestPermitsAreNeverMore(t *testing.T) {
