@@ -367,10 +367,11 @@ func TestRoundsPerPermit(t *testing.T) {
 }
 
 // An attempt asks first for the permit that was granted last, also if that is
-// number 0, and for any if none was: so callers that begin together do not meet.
-func TestThePermitAskedForFirst(t *testing.T) {
+// number 0, and for any if none was. Refused, it asks for any that is free. So
+// callers that ask together do not meet.
+func TestThePermitAskedFor(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c, first := m.client(t, Config{}), make(map[int64]bool)
+		c, first, next := m.client(t, Config{}), make(map[int64]bool), make(map[int64]bool)
 		for range 20 {
 			k := c.Semaphore("s", 1000)
 			lock, err := k.TryAcquire(t.Context(), time.Minute)
@@ -381,9 +382,36 @@ func TestThePermitAskedForFirst(t *testing.T) {
 			lock, err = k.TryAcquire(t.Context(), time.Minute)
 			require.NoError(t, err)
 			require.Zero(t, lock.number)
+			k.try.last.Store(0)
+			other, err := k.TryAcquire(t.Context(), time.Minute)
+			require.NoError(t, err)
+			next[other.number] = true
+			require.NoError(t, other.Release(t.Context()))
 			require.NoError(t, lock.Release(t.Context()))
 		}
 		require.Greater(t, len(first), 1)
+		require.Greater(t, len(next), 1)
+	})
+}
+
+// The mark of a caller that waits for a permit stands all the time, so that a
+// release is pushed, whenever it asks.
+func TestTheMarkOfACallerThatWaitsForAPermitHasNoGap(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		held, err := m.used(t, Config{}).Semaphore("s", 1).TryAcquire(t.Context(), time.Hour)
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		k := m.used(t, Config{}).Semaphore("s", 1)
+		go func() {
+			_, err := k.Acquire(ctx, time.Minute)
+			gone <- err
+		}()
+		time.Sleep(20 * ms)
+		require.Greater(t, m.leastLeft("s"+wantedSuffix, 3*time.Minute), 400*ms, "of half a second for pauses and slow nodes")
+		stop()
+		<-gone
+		require.NoError(t, held.Release(context.WithoutCancel(t.Context())))
 	})
 }
 

@@ -138,11 +138,14 @@ func testReadersTimesEnd(t *testing.T, do func(args ...string) any, unit time.Du
 	require.EqualValues(t, 0, do("EXISTS", "w:readers"))
 }
 
-// A set of readers and a record of permits outlive the last time in them by a
-// second: keys expire by a clock that stands still while a script runs, and the
-// times are by one that goes on.
+// The times in a set of readers and in a record of permits are those of the
+// server's clock, to the millisecond, and the set outlives the last of them by a
+// second: keys expire by a clock that stands still while a script runs.
 func TestSetsOutliveWhatIsInThem(t *testing.T) {
 	do := onServer(t)
+	now := func() int64 {
+		return do("EVAL", "local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000)", "0").(int64)
+	}
 	const rest = `
 		local time, last = redis.call('TIME'), redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
 		return redis.call('PTTL', KEYS[1]) + time[1] * 1000 + math.floor(time[2] / 1000) - last[2]`
@@ -160,7 +163,12 @@ func TestSetsOutliveWhatIsInThem(t *testing.T) {
 		if c.prepare != nil {
 			do(c.prepare...)
 		}
+		before := now()
 		require.EqualValues(t, 1, do(c.call...), name)
+		after, set := now(), do("ZRANGE", c.set, "0", "0", "WITHSCORES").([]any)
+		ends, err := strconv.ParseInt(set[1].(string), 10, 64)
+		require.NoError(t, err)
+		require.True(t, before <= ends-100_000 && ends-100_000 <= after, "%s: %d", name, ends)
 		require.Greater(t, do("EVAL", rest, "1", c.set), int64(100), name)
 	}
 }
