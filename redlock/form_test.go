@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -100,6 +101,10 @@ func TestRefusalsOfEachKind_R32(t *testing.T) {
 			err := r.translate(multiplex.ErrRefused)
 			require.ErrorIs(t, err, ErrHeld)
 			require.Equal(t, 0 < place && place <= most[kind], err != ErrHeld, "%d %d", kind, place)
+			if held := (*HeldError)(nil); errors.As(err, &held) {
+				named := kind != permit && (kind != fair || place == 1)
+				require.Equal(t, named, held.Owner == "web-1", "%d %d: only the value of a key says whose it is", kind, place)
+			}
 			r.recycle()
 		}
 		heard := newRefusals(f, true)
