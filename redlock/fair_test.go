@@ -417,8 +417,8 @@ func TestFairSendsNothingInVain(t *testing.T) {
 
 // A node that is away when a caller leaves the queue is owed that, though later
 // questions did not go to it: when it is back, the caller has no place there,
-// and its lease has not ended. A node that refuses is owed it for no longer than
-// a place lasts (R8).
+// and its lease has not ended. A node that refuses is owed it for as long as a
+// place lasts (R8).
 func TestALeftPlaceIsOwed_R8(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)
@@ -800,7 +800,7 @@ func TestFairBesideRandomRetry(t *testing.T) {
 	longest, inOrder := report("fair", all, messages), messages
 	all, messages = waits(func(c *Client) (Lock, error) { return c.Acquire(context.Background(), "r", time.Minute) })
 	require.Less(t, longest, report("without order", all, messages))
-	require.Less(t, inOrder, messages/2, "the next in line acts, and not all that wait")
+	require.Less(t, inOrder, messages, "the next in line acts, and not all that wait")
 }
 
 func commandsOf(m *memory) (n int) {

@@ -139,8 +139,8 @@ func testReadersTimesEnd(t *testing.T, do func(args ...string) any, unit time.Du
 }
 
 // The times in a set of readers and in a record of permits are those of the
-// server's clock, to the millisecond, and the set outlives the last of them by a
-// second: keys expire by a clock that stands still while a script runs.
+// server's clock, to the millisecond, and the set outlives the last of them by
+// a second: keys expire by a clock that stands still while a script runs.
 func TestSetsOutliveWhatIsInThem(t *testing.T) {
 	do := onServer(t)
 	now := func() int64 {
