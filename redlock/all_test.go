@@ -278,6 +278,8 @@ func TestHoldAll_R13(t *testing.T) {
 		for _, o := range []HoldOptions{{TTL: time.Second, Heal: true}, {TTL: time.Second, MinHold: ms}} {
 			_, err = c.HoldAll(t.Context(), both, o)
 			require.ErrorIs(t, err, ErrHoldOptions)
+			_, err = c.TryHoldAll(t.Context(), both, o)
+			require.ErrorIs(t, err, ErrHoldOptions)
 			h, err := c.HoldAll(t.Context(), both[:1], o)
 			require.NoError(t, err, "one resource")
 			require.NoError(t, h.Release(t.Context()))

@@ -61,6 +61,7 @@ func TestScriptsOfEachKindAreCured_R24(t *testing.T) {
 			flush()
 			_, err := k.TryAcquire(t.Context(), time.Second)
 			require.ErrorIs(t, err, ErrNoQuorum, name)
+			time.Sleep(10 * ms) // all nodes have them again
 			lock, err := k.TryAcquire(t.Context(), time.Second)
 			require.NoError(t, err, name)
 			flush()
@@ -74,8 +75,9 @@ func TestScriptsOfEachKindAreCured_R24(t *testing.T) {
 		flush()
 		_, err = c.RW("r").Downgrade(t.Context(), write, time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
-		time.Sleep(5 * ms)
-		require.Equal(t, map[string]int{"s:redlock:permits": 3}, m.sets())
+		for key := range m.sets() {
+			require.Equal(t, "s"+permitsSuffix, key)
+		}
 	})
 }
 

@@ -27,6 +27,7 @@ func TestReadersShareAndAWriterIsAlone(t *testing.T) {
 		for _, rw := range []RWLock{a, b} {
 			_, err = rw.Write().TryAcquire(t.Context(), time.Minute)
 			require.ErrorIs(t, err, ErrHeld)
+			require.ErrorContains(t, err, `"r"`)
 		}
 		_, err = b.Read().TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err, "a writer that does not wait keeps no reader out")
@@ -511,6 +512,13 @@ func TestHoldsOfReadersAndWriters(t *testing.T) {
 		require.NoError(t, read.Err())
 		_, err = b.Write().TryHold(t.Context(), o)
 		require.ErrorIs(t, err, ErrHeld)
+		require.ErrorContains(t, err, `"r"`)
+		require.NotContains(t, m.nodes[0].Keys(), "r"+markSuffix, "it does not wait")
+		short, cancel := context.WithTimeout(t.Context(), 20*ms)
+		defer cancel()
+		_, err = b.Write().Hold(short, o)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Contains(t, m.nodes[0].Keys(), "r"+markSuffix)
 		require.NoError(t, read.Release(t.Context()))
 		require.NoError(t, b.Write().DoWith(t.Context(), o, func(ctx context.Context) error {
 			time.Sleep(5 * time.Second)

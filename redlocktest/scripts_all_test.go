@@ -98,6 +98,11 @@ func TestScriptsOfSeveral(t *testing.T) {
 			})
 		}
 	}
+	for _, do := range []func(args ...string) any{real, inMemory} {
+		do("SET", "a", "us")
+		require.EqualValues(t, 1, do("EVAL", lua.ExtendAll, "1", "a", "us", "1000"))
+		require.EqualValues(t, -1, do("PTTL", "a"), "a key without an end gets none")
+	}
 }
 
 // A value that is longer than a lock's can be is not shown: no reply is long
