@@ -78,6 +78,9 @@ func TestClaimsHaveANativeForm_R25(t *testing.T) {
 				} else {
 					require.Empty(t, said)
 				}
+				mute := keyed(setCommand("k", "mute", long), "k")
+				_, err = c.group.Claim(background, tellingKind, &Claim{Bytes: mute.Bytes, Key: mute.Key, TTL: long, Undo: undoing(encodedRelease("k", "mute"))})
+				require.Equal(t, ErrRefused, err, "a claim may hear nothing")
 				time.Sleep(2 * trip)
 				for _, n := range c.nodes {
 					value, _ := n.DB().Get("k")
@@ -116,6 +119,33 @@ func TestTextsAreOfTheirRound(t *testing.T) {
 		tell("0 first")
 		c.nodes[0].DB().Set("k", strings.Repeat("x", longestText+1), time.Hour)
 		tell() // no label is that long
+	}, withTexts(0))
+}
+
+// A round keeps room for texts only once its claim had a form that has them:
+// there may be thousands (R26).
+func TestRoundsWithoutTexts_R26(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, c *cluster) {
+		withTexts := func() (n int) {
+			c.group.mu.Lock()
+			defer c.group.mu.Unlock()
+			c.group.log.collect()
+			for r := c.group.log.free; r != nil; r = r.next {
+				if r.texts != nil {
+					n++
+				}
+			}
+			return n
+		}
+		c.mustClaim("k")
+		_, err := c.claim(background, "k", "another", long)
+		require.Equal(t, ErrRefused, err)
+		time.Sleep(2 * trip)
+		require.Zero(t, withTexts())
+		_, err = c.tell("k", "again")
+		require.Equal(t, ErrRefused, err)
+		time.Sleep(2 * trip)
+		require.Equal(t, 1, withTexts())
 	}, withTexts(0))
 }
 

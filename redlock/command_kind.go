@@ -12,8 +12,13 @@ var (
 	extendKind  = &multiplex.ExtendKind{Kind: scripted, Merger: mergerOf(appendExtendMany)}
 	releaseKind = &multiplex.ReleaseKind{Kind: scripted, Merger: mergerOf(appendReleaseMany), Native: releaseForms}
 	scripted    = multiplex.Kind{Judge: judgeScript, Script: true}
-	// releaseMarkedKind is the release of a permit or a writer.
-	releaseMarkedKind = &multiplex.ReleaseKind{Kind: scripted}
+
+	// The commands of the locks of a Locker: readers, writers, permits and fair
+	// locks. Writers and fair locks are extended as plain locks are.
+	lockerKind        = &multiplex.ClaimKind{Kind: acquireAllKind.Kind, Undo: releaseLockerKind, Telling: true}
+	downgradeKind     = &multiplex.ClaimKind{Kind: scripted, Undo: releaseLockerKind}
+	extendLockerKind  = &multiplex.ExtendKind{Kind: scripted}
+	releaseLockerKind = &multiplex.ReleaseKind{Kind: scripted}
 
 	// releaseForms are the native commands that do what release.lua does (R25):
 	// of Redis from 8.4 on, and of Valkey from 9.0 on. Extensions have none: at

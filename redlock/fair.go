@@ -86,7 +86,7 @@ func (c *Client) leaveQueue(r *request) {
 	}
 	lock := Lock{client: c, resource: r.resource, form: r.form}
 	var room [largeRoom]byte
-	c.group.Tell(releaseFairKind, &multiplex.Command{
+	c.group.Tell(releaseLockerKind, &multiplex.Command{
 		Encoded: c.appendReleaseFair(room[:0], &lock, true),
 		TTL:     leaseTime,
 		Receipt: multiplex.Receipt{Sent: r.form.turn.asked},
@@ -214,15 +214,9 @@ func (p *queuePlaces) tell(held *HeldError, f *form) {
 	most := mostOf(p.standings[:])
 	held.Admitted, held.Place = p.admitted.Len(), most.place
 	if most.place > 1 {
-		held.hint.key, held.Owner = f.names[0]+leaseSuffix+string(most.ahead[:]), ""
+		held.hint.key = f.names[0] + leaseSuffix + string(most.ahead[:])
 	}
 }
-
-// The commands of fair locks. Extensions are those of a plain lock.
-var (
-	fairKind        = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeAll, Script: true}, Undo: releaseFairKind, Telling: true}
-	releaseFairKind = &multiplex.ReleaseKind{Kind: scripted}
-)
 
 func (l *Lock) claimFair(dst []byte) multiplex.Encoded {
 	c, t, mode := l.client, l.form.turn, "keep"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -265,6 +266,36 @@ func TestAWaiterKeepsItsPlaceThoughQuestionsAreLost(t *testing.T) {
 	}
 }
 
+// A waiter keeps its place on a node that answers while the others do not: it
+// asks as often as before, however late other callers would try again.
+func TestAWaiterKeepsItsPlaceWithoutAQuorum(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		c := m.client(t, Config{RetryDelayMax: time.Minute, Logger: slog.New(new(records))})
+		ctx, stop := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			_, err := c.Fair("r").Acquire(ctx, time.Minute)
+			gone <- err
+		}()
+		time.Sleep(20 * ms)
+		for _, n := range m.nodes[1:] {
+			n.Refuse("-ERR no", "EVALSHA")
+		}
+		for range 1000 {
+			time.Sleep(10 * ms)
+			require.Len(t, m.nodes[0].Keys(), 5, "the lock, its holder, the queue, its ticket and the lease")
+		}
+		stop()
+		<-gone
+		for _, n := range m.nodes[1:] {
+			n.Refuse("", "EVALSHA")
+		}
+		require.NoError(t, held.Release(context.WithoutCancel(t.Context())))
+	})
+}
+
 // A ticket that comes too late is drawn anew, under another name.
 func TestLateTickets(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
@@ -425,6 +456,46 @@ func TestFairSendsNothingInVain(t *testing.T) {
 	})
 }
 
+// A node that is away when a caller leaves the queue is owed that, though later
+// questions did not go to it: when it is back, the caller has no place there,
+// and its lease has not ended. A node that refuses is owed it for as long as a
+// place lasts (R8).
+func TestALeftPlaceIsOwed_R8(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		c := m.client(t, Config{})
+		ctx, leave := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		go func() {
+			_, err := c.Fair("r").Acquire(ctx, 100*ms)
+			gone <- err
+		}()
+		time.Sleep(10 * ms)
+		m.link(0).Refuse(true)
+		m.link(0).Reset()
+		time.Sleep(askTime + 20*ms)
+		leave()
+		require.ErrorIs(t, <-gone, context.Canceled)
+		require.Contains(t, m.nodes[0].Keys(), "r"+queueSuffix)
+		m.link(0).Refuse(false)
+		time.Sleep(leaseTime/2 + 50*ms)
+		for _, key := range m.nodes[0].Keys() {
+			require.NotContains(t, key, queueSuffix)
+		}
+
+		m.nodes[0].Refuse("-MISCONF no", "EVALSHA")
+		within, cancel := context.WithTimeout(t.Context(), 10*ms)
+		defer cancel()
+		_, err = c.Fair("r").Acquire(within, 100*ms)
+		require.ErrorIs(t, err, ErrHeld)
+		require.Positive(t, c.Nodes()[0].Debts)
+		time.Sleep(2 * time.Second)
+		require.Zero(t, c.Nodes()[0].Debts)
+		require.NoError(t, held.Release(t.Context()))
+	})
+}
+
 // Close gives up the places of the callers that wait, before it ends the
 // connections: other clients do not wait for a lease (R28).
 func TestCloseLeavesTheQueue_R28(t *testing.T) {
@@ -552,6 +623,56 @@ func TestPlaceThatANodeForgot(t *testing.T) {
 		ask()
 		require.True(t, form.turn.kept)
 		require.Greater(t, form.turn.ticket, other, "a quorum must have it, also without the node that has forgotten it")
+		require.NoError(t, held.Release(t.Context()))
+	})
+}
+
+// A caller that a quorum has let in keeps its place, whatever one node says
+// later (R32).
+func TestNoNodeTakesAPlace_R32(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		held, err := c.Fair("r").TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		form := m.client(t, Config{}).queueUp(c.Fair("r").wait)
+		ask := func() {
+			lock := Lock{client: c, resource: "r", form: form, ttl: time.Minute}
+			require.ErrorIs(t, c.attemptFair(t.Context(), &lock), ErrHeld)
+			require.True(t, form.turn.kept)
+		}
+		m.delay(2, 20*ms)
+		ask()
+		waiter := form.turn.waiter
+		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+			lie := resp.AppendBulkString(nil, fmt.Sprint("3 ", form.turn.ticket+1))
+			return lie, args[0] == "EVALSHA" && args[1] == askFairScript.digest
+		})
+		ask()
+		require.Equal(t, waiter, form.turn.waiter)
+		require.NoError(t, held.Release(t.Context()))
+	})
+}
+
+// Of an even number of nodes, fewer than a quorum decide that the lock is held.
+// A caller that they have let in asks again under the same name, until a quorum
+// has.
+func TestPlaceOnHalfOfTheNodes(t *testing.T) {
+	simulated(t, 4, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		held, err := c.Fair("r").TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		form := m.client(t, Config{}).queueUp(c.Fair("r").wait)
+		waiter := form.turn.waiter
+		for i := range 2 {
+			for node := range m.nodes {
+				m.delay(node, time.Duration(2+10*((node/2+i)%2))*ms)
+			}
+			lock := Lock{client: c, resource: "r", form: form, ttl: time.Minute}
+			require.ErrorIs(t, c.attemptFair(t.Context(), &lock), ErrHeld)
+			require.Equal(t, waiter, form.turn.waiter)
+			require.Equal(t, i > 0, form.turn.kept)
+			time.Sleep(20 * ms)
+		}
 		require.NoError(t, held.Release(t.Context()))
 	})
 }

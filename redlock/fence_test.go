@@ -434,6 +434,8 @@ func TestNodesWithoutFloorsAreNotWaitedFor_F2(t *testing.T) {
 		start := time.Now()
 		_, err := c.TryAcquire(t.Context(), "r", time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
+		_, err = c.TryAcquireAll(t.Context(), []string{"r", "s"}, time.Second)
+		require.ErrorIs(t, err, ErrNoQuorum)
 		require.Zero(t, time.Since(start))
 		_, err = c.RW("r").Write().TryAcquire(t.Context(), time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)

@@ -124,12 +124,10 @@ func (l *Lock) claim(room []byte) multiplex.Encoded {
 func (l *Lock) claimKind() *multiplex.ClaimKind {
 	c, all := l.client, l.form.is(several)
 	switch {
-	case l.form.is(reading), l.form.is(writing):
-		return l.form.claimKindRW()
-	case l.form.is(permit):
-		return permitKind
-	case l.form.is(fair):
-		return fairKind
+	case l.form.downgrades():
+		return downgradeKind
+	case !l.form.numbered():
+		return lockerKind
 	case c.fence != nil && all:
 		return c.fence.allKind
 	case c.fence != nil:
@@ -149,9 +147,9 @@ func (l *Lock) extension(room []byte, ttl time.Duration) (*multiplex.ExtendKind,
 	case several:
 		return extendAllKind, c.appendAll(room, &extendAllScript, l.form, &l.token, ttl)
 	case reading:
-		return extendReadKind, c.appendExtendRead(room, l, ttl)
+		return extendLockerKind, c.appendExtendRead(room, l, ttl)
 	case permit:
-		return extendPermitKind, c.appendExtendPermit(room, l, ttl)
+		return extendLockerKind, c.appendExtendPermit(room, l, ttl)
 	}
 	return extendKind, c.appendExtend(room, l.resource, &l.token, ttl)
 }
@@ -164,11 +162,11 @@ func (l *Lock) release(room []byte) (kind *multiplex.ReleaseKind, command multip
 	case several:
 		kind, command.Encoded = releaseAllKind, c.appendAll(room, &releaseAllScript, l.form, &l.token, 0)
 	case reading:
-		kind, command.Encoded = releaseReadKind, c.appendReleaseRead(room, l)
+		kind, command.Encoded = releaseLockerKind, c.appendReleaseRead(room, l)
 	case writing, permit:
-		kind, command.Encoded = releaseMarkedKind, c.appendReleaseMarked(room, l)
+		kind, command.Encoded = releaseLockerKind, c.appendReleaseMarked(room, l)
 	case fair:
-		kind, command.Encoded = releaseFairKind, c.appendReleaseFair(room, l, !l.form.turn.waiting())
+		kind, command.Encoded = releaseLockerKind, c.appendReleaseFair(room, l, !l.form.turn.waiting())
 	default:
 		kind, command.Encoded = releaseKind, c.appendRelease(room, l.resource, &l.token)
 	}

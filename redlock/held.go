@@ -160,7 +160,7 @@ func (r *refusals) translate(err error) error {
 	if err != multiplex.ErrRefused || r == noRefusals {
 		return translate(err, ErrHeld)
 	}
-	if r.form.is(reading) && r.form.downgrades() {
+	if r.form.downgrades() {
 		return ErrNotHeld // the writer's key was not there
 	}
 	blocker := mostOf(r.blockers[:])

@@ -39,9 +39,12 @@ func TestReentrantCalls(t *testing.T) {
 		require.Zero(t, m.keys())
 		before := c.Stats()
 		require.NoError(t, c.DoWith(t.Context(), "r", again, func(ctx context.Context) error {
+			var inner context.Context
 			require.Equal(t, errWork, c.DoWith(ctx, "r", again, func(ctx context.Context) error {
+				inner = ctx
 				return depth(ctx, 0)
 			}))
+			require.ErrorIs(t, inner.Err(), context.Canceled, "it ends with the function")
 			require.EqualValues(t, 1, c.Stats().Attempts.Granted-before.Attempts.Granted)
 			require.Equal(t, before.Releases, c.Stats().Releases)
 			time.Sleep(3 * time.Second)
@@ -106,26 +109,28 @@ func TestReentrantUnderAHold(t *testing.T) {
 	})
 }
 
-// Where a function under the hold outlives the one that the lock was acquired
-// for, the lock is released after both.
+// Where functions under the hold outlive the one that the lock was acquired
+// for, the lock is released after the last of them.
 func TestReentrantFunctionThatOutlivesTheOuterOne(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c, other := m.client(t, Config{}), m.client(t, Config{})
-		var working atomic.Bool
+		var working atomic.Int32
 		require.NoError(t, c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
-			go c.DoWith(ctx, "r", HoldOptions{TTL: time.Second, Reentrant: true}, func(ctx context.Context) error {
-				working.Store(true)
-				<-ctx.Done()
-				_, err := other.TryAcquire(t.Context(), "r", time.Second)
-				assert.Equal(t, ErrHeld, err)
-				time.Sleep(5 * time.Second)
-				working.Store(false)
-				return nil
-			})
+			for i := range 2 {
+				go c.DoWith(ctx, "r", HoldOptions{TTL: time.Second, Reentrant: true}, func(ctx context.Context) error {
+					working.Add(1)
+					<-ctx.Done()
+					_, err := other.TryAcquire(t.Context(), "r", time.Second)
+					assert.Equal(t, ErrHeld, err)
+					time.Sleep(time.Duration(1+4*i) * time.Second)
+					working.Add(-1)
+					return nil
+				})
+			}
 			time.Sleep(100 * ms)
 			return nil
 		}))
-		require.False(t, working.Load())
+		require.Zero(t, working.Load())
 		mustAcquire(t, other, "r", time.Second)
 	})
 }

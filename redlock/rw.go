@@ -138,26 +138,6 @@ func (rw RWLock) attempt(ctx context.Context, f *form, ttl time.Duration) (Lock,
 	return lock, named(rw.name, err)
 }
 
-// The commands of read/write locks. A writer is extended as a plain lock is.
-var (
-	readKind        = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeAll, Script: true}, Undo: releaseReadKind, Telling: true}
-	writeKind       = &multiplex.ClaimKind{Kind: readKind.Kind, Undo: releaseMarkedKind, Telling: true}
-	downgradeKind   = &multiplex.ClaimKind{Kind: scripted, Undo: releaseReadKind}
-	extendReadKind  = &multiplex.ExtendKind{Kind: scripted}
-	releaseReadKind = &multiplex.ReleaseKind{Kind: scripted}
-)
-
-// claimKindRW returns the kind of the command that claimRW encodes.
-func (f *form) claimKindRW() *multiplex.ClaimKind {
-	switch {
-	case f.kind == writing:
-		return writeKind
-	case f.downgrades():
-		return downgradeKind
-	}
-	return readKind
-}
-
 // downgrades reports whether a reader has been a writer: other is the writer's
 // token then. A writer's other is the token of the reader that it stays.
 func (f *form) downgrades() bool { return f.is(reading) && f.other != Token{} }

@@ -27,6 +27,7 @@ func TestReadersShareAndAWriterIsAlone(t *testing.T) {
 		for _, rw := range []RWLock{a, b} {
 			_, err = rw.Write().TryAcquire(t.Context(), time.Minute)
 			require.ErrorIs(t, err, ErrHeld)
+			require.ErrorContains(t, err, `"r"`)
 		}
 		_, err = b.Read().TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err, "a writer that does not wait keeps no reader out")
@@ -119,6 +120,34 @@ func TestWaitingWritersStopReadersOnly(t *testing.T) {
 		require.Less(t, (<-reads).Sub(released), markTime+150*ms)
 		time.Sleep(markTime)
 		require.Zero(t, m.keys())
+	})
+}
+
+// A writer that waited for a reader, and then for another writer, is told when
+// that has gone: it asks no oftener than one that never met a reader.
+func TestAWriterThatWaitsForAWriterAsksSeldom(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		rw, waits := m.used(t, Config{}).RW("r"), m.used(t, Config{}).RW("r")
+		read, err := rw.Read().TryAcquire(t.Context(), time.Hour)
+		require.NoError(t, err)
+		got := make(chan error, 1)
+		go func() {
+			_, err := waits.Write().Acquire(context.Background(), time.Minute)
+			got <- err
+		}()
+		time.Sleep(time.Second)
+		write, err := rw.Upgrade(t.Context(), read, time.Hour)
+		require.NoError(t, err)
+		require.NoError(t, read.Release(t.Context()))
+		time.Sleep(time.Second)
+		before := m.calls()[writeScript.digest]
+		time.Sleep(10 * time.Second)
+		require.LessOrEqual(t, m.calls()[writeScript.digest]-before, 20, "see fallbackMost")
+		require.Empty(t, got)
+		released := time.Now()
+		require.NoError(t, write.Release(t.Context()))
+		require.NoError(t, <-got)
+		require.Less(t, time.Since(released), 20*ms)
 	})
 }
 
@@ -252,6 +281,7 @@ func TestUpgrade(t *testing.T) {
 			require.LessOrEqual(t, time.Since(start), 4*ms)
 			_, err = b.Upgrade(t.Context(), other, time.Minute)
 			require.ErrorIs(t, err, ErrHeld, "both may ask, and neither waits")
+			require.NotContains(t, m.nodes[0].Keys(), "r"+markSuffix, "so it keeps no reader out")
 		}
 		time.Sleep(5 * ms)
 		read, err = read.Extend(t.Context(), time.Minute)
@@ -276,6 +306,8 @@ func TestUpgrade(t *testing.T) {
 		require.NoError(t, err)
 		_, err = a.Downgrade(t.Context(), short, time.Minute)
 		require.ErrorIs(t, err, ErrNotHeld, "a reader")
+		short, err = short.Extend(t.Context(), 100*ms)
+		require.NoError(t, err, "it is left as it is")
 		time.Sleep(100 * ms)
 		_, err = a.Upgrade(t.Context(), short, time.Minute)
 		require.ErrorIs(t, err, ErrNotHeld, "its validity is over (R15)")
@@ -469,6 +501,13 @@ func TestDowngradeThatIsNotHeard_R7(t *testing.T) {
 		m.nodes[1].Resume()
 		time.Sleep(2 * time.Second)
 		require.Zero(t, m.keys())
+
+		write, err = rw.Write().TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		_, err = rw.Downgrade(t.Context(), write, 0)
+		require.ErrorIs(t, err, ErrTTL)
+		time.Sleep(5 * ms)
+		require.Zero(t, m.keys(), "one that sends nothing is no exception")
 	})
 }
 
@@ -525,6 +564,13 @@ func TestHoldsOfReadersAndWriters(t *testing.T) {
 		require.NoError(t, read.Err())
 		_, err = b.Write().TryHold(t.Context(), o)
 		require.ErrorIs(t, err, ErrHeld)
+		require.ErrorContains(t, err, `"r"`)
+		require.NotContains(t, m.nodes[0].Keys(), "r"+markSuffix, "it does not wait")
+		short, cancel := context.WithTimeout(t.Context(), 20*ms)
+		defer cancel()
+		_, err = b.Write().Hold(short, o)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Contains(t, m.nodes[0].Keys(), "r"+markSuffix)
 		require.NoError(t, read.Release(t.Context()))
 		require.NoError(t, b.Write().DoWith(t.Context(), o, func(ctx context.Context) error {
 			time.Sleep(5 * time.Second)
@@ -610,10 +656,18 @@ func TestOwnersOfReadWriteLocks(t *testing.T) {
 	})
 }
 
-// A client with fencing numbers has read/write locks without them.
+// A client with fencing numbers has read/write locks without them, also on
+// nodes that grant no numbers.
 func TestReadWriteLocksHaveNoNumber(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.opened(t, fenced(func(*Config) {}))
+		require.NoError(t, c.Ready(t.Context()))
+		m.nodes[1].Pause()
+		m.nodes[0].DB().Delete(recordName)
+		m.nodes[0].DropConns()
+		time.Sleep(200 * ms)
+		_, err := c.TryAcquire(t.Context(), "x", time.Second)
+		require.ErrorIs(t, err, ErrNoFloor)
 		for _, k := range []Locker{c.RW("r").Read(), c.RW("r").Write()} {
 			lock, err := k.TryAcquire(t.Context(), time.Second)
 			require.NoError(t, err)

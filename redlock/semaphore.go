@@ -144,12 +144,6 @@ func mostFree(all []int) (free freePermits) {
 	return free
 }
 
-// The commands of permits.
-var (
-	permitKind       = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeAll, Script: true}, Undo: releaseMarkedKind, Telling: true}
-	extendPermitKind = &multiplex.ExtendKind{Kind: scripted}
-)
-
 func (l *Lock) claimPermit(dst []byte) multiplex.Encoded {
 	c, f := l.client, l.form
 	dst = appendScriptHead(dst, &acquirePermitScript, permitKeys, 3+permitKeys+6)

@@ -366,6 +366,55 @@ func TestRoundsPerPermit(t *testing.T) {
 	}
 }
 
+// An attempt asks first for the permit that was granted last, also if that is
+// number 0, and for any if none was. Refused, it asks for any that is free. So
+// callers that ask together do not meet.
+func TestThePermitAskedFor(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c, first, next := m.client(t, Config{}), make(map[int64]bool), make(map[int64]bool)
+		for range 20 {
+			k := c.Semaphore("s", 1000)
+			lock, err := k.TryAcquire(t.Context(), time.Minute)
+			require.NoError(t, err)
+			first[lock.number] = true
+			require.NoError(t, lock.Release(t.Context()))
+			k.try.last.Store(0)
+			lock, err = k.TryAcquire(t.Context(), time.Minute)
+			require.NoError(t, err)
+			require.Zero(t, lock.number)
+			k.try.last.Store(0)
+			other, err := k.TryAcquire(t.Context(), time.Minute)
+			require.NoError(t, err)
+			next[other.number] = true
+			require.NoError(t, other.Release(t.Context()))
+			require.NoError(t, lock.Release(t.Context()))
+		}
+		require.Greater(t, len(first), 1)
+		require.Greater(t, len(next), 1)
+	})
+}
+
+// The mark of a caller that waits for a permit stands all the time, so that a
+// release is pushed, whenever it asks.
+func TestTheMarkOfACallerThatWaitsForAPermitHasNoGap(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		held, err := m.used(t, Config{}).Semaphore("s", 1).TryAcquire(t.Context(), time.Hour)
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		gone := make(chan error, 1)
+		k := m.used(t, Config{}).Semaphore("s", 1)
+		go func() {
+			_, err := k.Acquire(ctx, time.Minute)
+			gone <- err
+		}()
+		time.Sleep(20 * ms)
+		require.Greater(t, m.leastLeft("s"+wantedSuffix, 3*time.Minute), 400*ms, "of half a second for pauses and slow nodes")
+		stop()
+		<-gone
+		require.NoError(t, held.Release(context.WithoutCancel(t.Context())))
+	})
+}
+
 // Never more holders than permits, by their own validity, while nodes stop and
 // lose their connections.
 func TestPermitsAreNeverMore(t *testing.T) {
@@ -445,6 +494,7 @@ func TestTextsOfPermitsAndPlaces_R32(t *testing.T) {
 	require.True(t, p.hear(7, 1, nil))
 	require.Equal(t, standing{place: 1}, p.standings[7])
 	require.False(t, p.hear(8, 3, []byte("17")))
+	require.False(t, p.hear(8, 3, []byte("16")), "the latest counts")
 	require.Equal(t, multiplex.All(8), p.admitted)
 	for i, text := range []string{"", "x", "-5", "9007199254740991", "9999999999999999999"} {
 		require.False(t, p.hear(9+i, 3, []byte(text)), "what no ticket can pass is passed over")

@@ -44,6 +44,7 @@ func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock 
 		}
 		if cancelled, ok := err.(*CancelledError); ok {
 			cancelled.Last = q.last
+			return Lock{}, err
 		}
 		if !c.triesAgain(err) || *tries == c.config.MaxTries {
 			return Lock{}, err

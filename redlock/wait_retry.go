@@ -23,6 +23,7 @@ func (c *Client) acquireByPolling(ctx context.Context, resource string, ttl time
 		}
 		if cancelled, ok := err.(*CancelledError); ok {
 			cancelled.Last = last
+			return Lock{}, err
 		}
 		if !c.triesAgain(err) || try == c.config.MaxTries {
 			return Lock{}, err

@@ -56,10 +56,15 @@ func (m *memory) leastLeft(prefix string, during time.Duration) time.Duration {
 // as long as the mark stands.
 func TestTheMarkOfAWaitingWriterHasNoGap(t *testing.T) {
 	for _, far := range []time.Duration{0, 25 * ms, 50 * ms, 100 * ms, 150 * ms, 250 * ms} {
-		for name, config := range map[string]Config{"pushed": {}, "polling": {Poll: true}} {
+		for name, config := range map[string]Config{"pushed": {}, "polling": {Poll: true}, "not pushed": {RetryDelayMax: time.Minute}} {
 			t.Run(fmt.Sprint(far, " ", name), func(t *testing.T) {
 				simulated(t, 3, func(t *testing.T, m *memory) {
 					m.far(far)
+					if name == "not pushed" {
+						for _, n := range m.nodes {
+							n.Refuse("-NOPERM no", "CLIENT TRACKING")
+						}
+					}
 					rw := m.used(t, config).RW("r")
 					read, err := m.used(t, Config{}).RW("r").Read().TryAcquire(t.Context(), 10*time.Minute)
 					require.NoError(t, err)

@@ -31,6 +31,10 @@ func waitingCalls(ctx context.Context, c *Client) map[string]func() error {
 		"Do": func() error {
 			return c.Do(ctx, "d", time.Second, func(context.Context) error { return nil })
 		},
+		"Locker.Acquire": func() error {
+			_, err := c.Fair("f").Acquire(ctx, time.Second)
+			return err
+		},
 		"Ready": func() error { return c.Ready(ctx) },
 	}
 }

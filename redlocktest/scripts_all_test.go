@@ -98,6 +98,11 @@ func TestScriptsOfSeveral(t *testing.T) {
 			})
 		}
 	}
+	for _, do := range []func(args ...string) any{real, inMemory} {
+		do("SET", "a", "us")
+		require.EqualValues(t, 1, do("EVAL", lua.ExtendAll, "1", "a", "us", "1000"))
+		require.EqualValues(t, -1, do("PTTL", "a"), "a key without an end gets none")
+	}
 }
 
 // A value that is longer than a lock's can be is not shown: no reply is long
@@ -111,6 +116,16 @@ func TestScriptsShowNoLongValue_R32(t *testing.T) {
 			said := do("EVAL", lua.AcquireFenced, "5", "a", "b", "a:fence", "b:fence", fenceRecord, "us", "5000", "5", "60000000", "1000")
 			require.Equal(t, "2 "+shown, said.([]any)[2], side)
 			require.EqualValues(t, 0, do("EXISTS", "a"))
+
+			do("SET", "w", value)
+			require.Equal(t, "1 "+shown, do(rwCall(lua.Read, "us", "5000")...), side)
+			require.Equal(t, "1 "+shown, do(rwCall(lua.Write, "us", "5000", "", "0")...), side)
+			require.Equal(t, "1 "+shown, do("EVAL", lua.AskFair, "5", "w", "f:queue", "f:ticket", "f:turn", "f:queue:", "us", "5000", "", "0", "try",
+				"500", "f:queue:"), side)
+			do("DEL", "w")
+			require.EqualValues(t, 1, do(rwCall(lua.Read, value, "100000")...), side)
+			require.Equal(t, "2 "+shown, do(rwCall(lua.Write, "us", "5000", "another reader", "0")...), side)
+			do("DEL", "w:readers")
 		}
 	}
 }

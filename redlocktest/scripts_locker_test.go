@@ -138,6 +138,41 @@ func testReadersTimesEnd(t *testing.T, do func(args ...string) any, unit time.Du
 	require.EqualValues(t, 0, do("EXISTS", "w:readers"))
 }
 
+// The times in a set of readers and in a record of permits are those of the
+// server's clock, to the millisecond, and the set outlives the last of them by
+// a second: keys expire by a clock that stands still while a script runs.
+func TestSetsOutliveWhatIsInThem(t *testing.T) {
+	do := onServer(t)
+	now := func() int64 {
+		return do("EVAL", "local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000)", "0").(int64)
+	}
+	const rest = `
+		local time, last = redis.call('TIME'), redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+		return redis.call('PTTL', KEYS[1]) + time[1] * 1000 + math.floor(time[2] / 1000) - last[2]`
+	for name, c := range map[string]struct {
+		set           string
+		prepare, call []string
+	}{
+		"read":          {"w:readers", nil, rwCall(lua.Read, "x", "100000")},
+		"extend read":   {"w:readers", rwCall(lua.Read, "x", "50000"), rwCall(lua.ExtendRead, "x", "100000")},
+		"downgrade":     {"w:readers", []string{"SET", "w", "x"}, rwCall(lua.Downgrade, "x", "y", "100000")},
+		"permit":        {"s:permits", nil, permitCall("0", "x", "100000", "2", "0")},
+		"extend permit": {"s:permits", []string{"SET", "s#0", "x"}, []string{"EVAL", lua.ExtendPermit, "2", "s#0", "s:permits", "x", "100000", "2"}},
+	} {
+		do("FLUSHALL")
+		if c.prepare != nil {
+			do(c.prepare...)
+		}
+		before := now()
+		require.EqualValues(t, 1, do(c.call...), name)
+		after, set := now(), do("ZRANGE", c.set, "0", "0", "WITHSCORES").([]any)
+		ends, err := strconv.ParseInt(set[1].(string), 10, 64)
+		require.NoError(t, err)
+		require.True(t, before <= ends-100_000 && ends-100_000 <= after, "%s: %d", name, ends)
+		require.Greater(t, do("EVAL", rest, "1", c.set), int64(100), name)
+	}
+}
+
 // A key of another type is in the way, or is none of ours.
 func TestReadersMeetStrangers(t *testing.T) {
 	real := onServer(t)
@@ -275,6 +310,15 @@ func TestPermitsInPlaceOfOtherKeys(t *testing.T) {
 	require.EqualValues(t, 1, do(permitCall("1", "x", "60000", "4", "1000")...))
 	require.Equal(t, "1 ", do(permitCall("0", "y", "60000", "4", "1000")...))
 	require.Equal(t, "", do("GET", "s:mark"))
+}
+
+// A refusal names eight free permits at most: a client keeps no longer text
+// (R32).
+func TestFewFreePermitsAreNamed_R32(t *testing.T) {
+	for side, do := range bothNodes(t) {
+		require.EqualValues(t, 1, do(permitCall("1020", "x", "60000", "1024", "0")...), side)
+		require.Equal(t, "1 1021,1022,1023,0,1,2,3,4", do(permitCall("1020", "y", "60000", "1024", "0")...), side)
+	}
 }
 
 // At maxmemory a server takes no permit, and extends those that are held (R25).
