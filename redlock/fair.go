@@ -22,10 +22,10 @@ import (
 // which they came, in all processes: a caller that a quorum of nodes has let
 // into the queue gets the lock before each that asks later. A caller leaves the
 // queue when its context ends; one that has died, or is cut off from a quorum,
-// loses its place half a second later, and stops the others until then. One that
-// has always been too far from a quorum for its TTL goes to the end of the queue
-// each time. TryAcquire and TryHold get the lock only if no caller waits, and
-// take no place.
+// loses its place half a second later, and stops the others until then. One
+// that has always been too far from a quorum for its TTL goes to the end of the
+// queue each time. TryAcquire and TryHold get the lock only if no caller waits,
+// and take no place.
 //
 // While it waits, each caller asks the nodes several times a second, and when
 // the one before it has gone. HeldError.Place says where it stands: the last
