@@ -76,9 +76,9 @@
 // ReleaseKind for the one that undoes it, and an ExtendKind for each command on
 // keys that are held (command_kind.go), puts the scripts into the handshake
 // (conn.Config.Prelude) and Config.Cure, and encodes the commands; see
-// redlock/rw.go. A command may name several keys. If replies say more than a
-// vote, such as the last fencing number, the kind's Judge keeps what it reads.
-// Claim.Told gets what a refusal says.
+// redlock/command_kind.go. A command may name several keys. If replies say more
+// than a vote, such as the last fencing number, the kind's Judge keeps what it
+// reads. Claim.Told gets what a refusal says.
 //
 // node_floor.go knows which nodes may have forgotten fencing numbers
 // (Config.Floors). They do not count for claims until they were given a floor;

@@ -227,8 +227,9 @@ package redlock
 //
 // A further kind of lock needs
 //
-//	a file of its own     its calls, its commands with what their replies mean,
-//	                      and how they are encoded: as in fair.go
+//	a file of its own     its calls, and how its commands are encoded: as in
+//	                      fair.go
+//	command_kind.go       what their replies mean, if that is not lockerKind's
 //	form.go               a formKind, and a case in each switch over them
 //	acquire.go            a case in Client.attempt, for more than one round
 //	held.go               what is kept of the texts of its refusals

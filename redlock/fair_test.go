@@ -585,19 +585,26 @@ func TestTicketThatANodeRefusedInSilence(t *testing.T) {
 	})
 }
 
+// asks returns the place of a caller of a lock that another has, and what makes
+// one attempt of it.
+func asks(t *testing.T, m *memory) (place *turn, attempt func()) {
+	t.Helper()
+	c := m.client(t, Config{})
+	_, err := c.Fair("r").TryAcquire(t.Context(), time.Minute)
+	require.NoError(t, err)
+	form := m.client(t, Config{}).queueUp(c.Fair("r").wait)
+	return form.turn, func() {
+		lock := Lock{client: c, resource: "r", form: form, ttl: time.Minute}
+		require.ErrorIs(t, c.attemptFair(t.Context(), &lock), ErrHeld)
+		time.Sleep(100 * ms) // all nodes have answered
+	}
+}
+
 // A node that let a caller in and then forgot it, and lets in a later ticket,
 // does not count for the caller's place any more.
 func TestPlaceThatANodeForgot(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		held, err := c.Fair("r").TryAcquire(t.Context(), time.Minute)
-		require.NoError(t, err)
-		form := m.client(t, Config{}).queueUp(c.Fair("r").wait)
-		ask := func() {
-			lock := Lock{client: c, resource: "r", form: form, ttl: time.Minute}
-			require.ErrorIs(t, c.attemptFair(t.Context(), &lock), ErrHeld)
-			time.Sleep(100 * ms)
-		}
+		place, ask := asks(t, m)
 		late := func(nodes ...int) {
 			for i := range m.nodes {
 				m.delay(i, 2*ms)
@@ -611,19 +618,18 @@ func TestPlaceThatANodeForgot(t *testing.T) {
 		}
 		late(1, 2)
 		ask()
-		require.EqualValues(t, 1, form.turn.let, "the first node")
-		require.False(t, form.turn.kept)
+		require.EqualValues(t, 1, place.let, "the first node")
+		require.False(t, place.kept)
 		for _, n := range m.nodes[3:] {
 			n.Refuse("", "EVALSHA")
 		}
-		other := form.turn.ticket + 1
+		other := place.ticket + 1
 		m.forgetOn(0, "r:redlock:queue")
 		m.nodes[0].DB().Set("r:redlock:ticket", strconv.FormatInt(other, 10), time.Minute)
 		late(3, 4)
 		ask()
-		require.True(t, form.turn.kept)
-		require.Greater(t, form.turn.ticket, other, "a quorum must have it, also without the node that has forgotten it")
-		require.NoError(t, held.Release(t.Context()))
+		require.True(t, place.kept)
+		require.Greater(t, place.ticket, other, "a quorum must have it, also without the node that has forgotten it")
 	})
 }
 
@@ -631,25 +637,17 @@ func TestPlaceThatANodeForgot(t *testing.T) {
 // later (R32).
 func TestNoNodeTakesAPlace_R32(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		held, err := c.Fair("r").TryAcquire(t.Context(), time.Minute)
-		require.NoError(t, err)
-		form := m.client(t, Config{}).queueUp(c.Fair("r").wait)
-		ask := func() {
-			lock := Lock{client: c, resource: "r", form: form, ttl: time.Minute}
-			require.ErrorIs(t, c.attemptFair(t.Context(), &lock), ErrHeld)
-			require.True(t, form.turn.kept)
-		}
+		place, ask := asks(t, m)
 		m.delay(2, 20*ms)
 		ask()
-		waiter := form.turn.waiter
+		require.True(t, place.kept)
+		waiter := place.waiter
 		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-			lie := resp.AppendBulkString(nil, fmt.Sprint("3 ", form.turn.ticket+1))
+			lie := resp.AppendBulkString(nil, fmt.Sprint("3 ", place.ticket+1))
 			return lie, args[0] == "EVALSHA" && args[1] == askFairScript.digest
 		})
 		ask()
-		require.Equal(t, waiter, form.turn.waiter)
-		require.NoError(t, held.Release(t.Context()))
+		require.Equal(t, waiter, place.waiter)
 	})
 }
 
@@ -658,22 +656,16 @@ func TestNoNodeTakesAPlace_R32(t *testing.T) {
 // has.
 func TestPlaceOnHalfOfTheNodes(t *testing.T) {
 	simulated(t, 4, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		held, err := c.Fair("r").TryAcquire(t.Context(), time.Minute)
-		require.NoError(t, err)
-		form := m.client(t, Config{}).queueUp(c.Fair("r").wait)
-		waiter := form.turn.waiter
+		place, ask := asks(t, m)
+		waiter := place.waiter
 		for i := range 2 {
 			for node := range m.nodes {
 				m.delay(node, time.Duration(2+10*((node/2+i)%2))*ms)
 			}
-			lock := Lock{client: c, resource: "r", form: form, ttl: time.Minute}
-			require.ErrorIs(t, c.attemptFair(t.Context(), &lock), ErrHeld)
-			require.Equal(t, waiter, form.turn.waiter)
-			require.Equal(t, i > 0, form.turn.kept)
-			time.Sleep(20 * ms)
+			ask()
+			require.Equal(t, waiter, place.waiter)
+			require.Equal(t, i > 0, place.kept)
 		}
-		require.NoError(t, held.Release(t.Context()))
 	})
 }
 

@@ -94,9 +94,8 @@ func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Loc
 // Downgrade makes the holder of the write lock a reader, at one moment on each
 // node: no other writer gets in between. From the call on, the write lock is
 // not held, whatever comes of it, and its copies must not be used. The lock of
-// a Hold must not be downgraded: the hold would be lost.
-//
-// It is no new lock for Drain.
+// a Hold must not be downgraded: the hold would be lost. Drain does not refuse
+// it, since it is no new lock.
 //
 // With an error, neither lock is held, as if the write lock had been released.
 // The error is ErrNotHeld if the validity of the write lock is over, or if

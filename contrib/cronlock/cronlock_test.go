@@ -239,12 +239,18 @@ func TestAJobThatPanics(t *testing.T) {
 	})
 }
 
-// Without Done, what went wrong is logged, and what is ordinary is not.
-func TestLogged(t *testing.T) {
+// logged returns what is logged by slog.Default during the test.
+func logged(t *testing.T) *bytes.Buffer {
 	var log bytes.Buffer
 	usual := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	defer slog.SetDefault(usual)
+	t.Cleanup(func() { slog.SetDefault(usual) })
+	return &log
+}
+
+// Without Done, what went wrong is logged, and what is ordinary is not.
+func TestLogged(t *testing.T) {
+	log := logged(t)
 	synctest.Test(t, func(t *testing.T) {
 		client := redlocktest.New(t, 1).Client(t, func(c *redlock.Config) { c.Logger = slog.New(slog.DiscardHandler) })
 		locker := newLocker(t, client, cronlock.Options{MinHold: time.Second})
@@ -269,10 +275,7 @@ func TestLogged(t *testing.T) {
 // A run that waits for its lock when cron is stopped is not started, and that
 // is no failure.
 func TestStoppedWhileItLocks(t *testing.T) {
-	var log bytes.Buffer
-	usual := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	defer slog.SetDefault(usual)
+	log := logged(t)
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 3)
 		client := d.Client(t, func(c *redlock.Config) { c.Logger = slog.New(slog.DiscardHandler) })
