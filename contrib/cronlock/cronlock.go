@@ -128,10 +128,14 @@ func (j *Job) once() error {
 	}
 	l := j.locker
 	hold, err := turn.Take(j.ctx, l.client, resource.Name(l.prefix, j.name), l.hold)
+	ran := false
 	if err == nil {
-		return j.under(hold)
+		err = j.under(hold, func(ctx context.Context) error {
+			ran = true
+			return j.run(ctx)
+		})
 	}
-	if stopped := j.stopped(); stopped != nil {
+	if stopped := j.stopped(); stopped != nil && err != nil && !ran {
 		err = errors.Join(stopped, err)
 	}
 	return err
@@ -145,8 +149,8 @@ func (j *Job) stopped() error {
 	return errors.Join(errStopped, context.Cause(j.ctx))
 }
 
-// under runs the job and releases the hold.
-func (j *Job) under(hold *redlock.Hold) (err error) {
+// under calls run under the hold, unless that has ended, and releases the hold.
+func (j *Job) under(hold *redlock.Hold, run func(context.Context) error) (err error) {
 	both, end := context.WithCancelCause(hold.Context())
 	stop := context.AfterFunc(j.ctx, func() { end(context.Cause(j.ctx)) })
 	defer func() {
@@ -157,5 +161,5 @@ func (j *Job) under(hold *redlock.Hold) (err error) {
 	// The context that this passes on reads the clocks (R15).
 	options := j.locker.hold
 	options.Reentrant = true
-	return j.locker.client.DoWith(both, hold.Resource(), options, j.run)
+	return j.locker.client.DoWith(both, hold.Resource(), options, run)
 }
