@@ -183,9 +183,9 @@ sim:
 model:
 	@sh testdata/model/run.sh
 
-## mutants: plant each bug of testdata/mutants and check that its tests find it; ONLY=regexp, TABLE=1 writes docs/mutants.md
+## mutants: plant each bug of testdata/mutants and check that its tests find it; ONLY=regexp
 mutants: server
-	$(GO) run ./internal/proof/mutants $(if $(ONLY),-only '$(ONLY)') $(if $(TABLE),-table)
+	$(GO) run ./internal/proof/mutants $(if $(ONLY),-only '$(ONLY)')
 
 # One mutant per package, found by quick tests.
 SAMPLE = ^(any-negative-is-null|backlog-without-bound|debts-out-of-order|debt-forgotten-on-death|any-status-grants|acquire-signal-after-the-grant)$$

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// simulations are the simulations that a patch can name: internal/proof/sim.
+// simulations are the simulations that a mutant can name: internal/proof/sim.
 // Both begin with the first seed. So the seed that finds a mutant is the number
 // of seeds tried, and every run of this command tries the same ones.
 var simulations = map[string]*simulation{
@@ -25,7 +25,7 @@ var simulations = map[string]*simulation{
 type campaign struct {
 	options
 	root    string
-	patches []*patch
+	mutants []*mutant
 	out     io.Writer
 
 	mu sync.Mutex // guards out
@@ -33,13 +33,13 @@ type campaign struct {
 
 // A result is the outcome of one mutant.
 type result struct {
-	*patch
+	*mutant
 	verdicts []verdict // of its killers, in order
 	err      error     // why it could not be planted
 	took     time.Duration
 }
 
-// killed reports whether everything that the patch names found the mutant.
+// killed reports whether everything that the mutant names found the mutant.
 func (r *result) killed() bool {
 	for _, v := range r.verdicts {
 		if v.ending != failed && !(v.ending == hung && r.hangs) {
@@ -68,7 +68,7 @@ func (r *result) unserved() bool {
 	return slices.ContainsFunc(r.verdicts, func(v verdict) bool { return v.ending == skipped && v.wants == "" })
 }
 
-// run plants every mutant and returns the results in the order of the patches.
+// run plants every mutant and returns the results in the order of the mutants.
 // It returns an error if that was not possible, or would have proved nothing.
 func (c *campaign) run(ctx context.Context) ([]*result, error) {
 	work, err := os.MkdirTemp("", "mut")
@@ -86,7 +86,7 @@ func (c *campaign) run(ctx context.Context) ([]*result, error) {
 	if err := copyTree(c.root, pristine, files); err != nil {
 		return nil, err
 	}
-	benches := make([]*bench, min(c.jobs, len(c.patches)))
+	benches := make([]*bench, min(c.jobs, len(c.mutants)))
 	for i := range benches {
 		dir := filepath.Join(work, fmt.Sprint(i))
 		benches[i] = &bench{tree: filepath.Join(dir, "tree"), scratch: filepath.Join(dir, "t")}
@@ -102,10 +102,10 @@ func (c *campaign) run(ctx context.Context) ([]*result, error) {
 		return nil, err
 	}
 	c.say("the unbroken tree passes: %v", time.Since(begun).Round(time.Second))
-	results := make([]*result, len(c.patches))
-	inParallel(benches, len(c.patches), func(b *bench, i int) {
+	results := make([]*result, len(c.mutants))
+	inParallel(benches, len(c.mutants), func(b *bench, i int) {
 		if ctx.Err() == nil {
-			results[i] = c.plant(ctx, b, pristine, c.patches[i], skips)
+			results[i] = c.plant(ctx, b, pristine, c.mutants[i], skips)
 			c.report(results[i])
 		}
 	})
@@ -136,8 +136,8 @@ func inParallel(benches []*bench, n int, do func(b *bench, i int)) {
 func (c *campaign) proveUnbroken(ctx context.Context, benches []*bench) (skips map[string]verdict, err error) {
 	var lines []killer
 	known := make(map[string]bool)
-	for _, p := range c.patches {
-		for _, k := range p.killers {
+	for _, m := range c.mutants {
+		for _, k := range m.killers {
 			for _, k := range k.each() {
 				if !known[k.key()] {
 					known[k.key()] = true
@@ -178,17 +178,17 @@ func (k killer) each() []killer {
 	return []killer{{sim: "machines"}, {sim: "running"}}
 }
 
-// plant applies one patch, runs what it names, and restores the copy.
-func (c *campaign) plant(ctx context.Context, b *bench, pristine string, p *patch, skips map[string]verdict) *result {
-	r := &result{patch: p}
+// plant plants one mutant, runs what it names, and restores the copy.
+func (c *campaign) plant(ctx context.Context, b *bench, pristine string, m *mutant, skips map[string]verdict) *result {
+	r := &result{mutant: m}
 	begun := time.Now()
 	defer func() { r.took = time.Since(begun) }()
-	restore, err := p.apply(ctx, pristine, b.tree)
+	restore, err := m.plant(pristine, b.tree)
 	if err != nil {
 		r.err = err
 		return r
 	}
-	for _, k := range p.killers {
+	for _, k := range m.killers {
 		v, known := skips[k.key()]
 		if !known {
 			v = b.try(ctx, k, &c.options)

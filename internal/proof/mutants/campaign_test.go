@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,13 +55,12 @@ func TestCopied(t *testing.T) {
 	"p/ignored.txt": "",
 }
 
-// smallPatch replaces the line that computes.
-func smallPatch(line string, head ...string) string {
-	return strings.Join(head, "\n") + "\n\n--- a/p/even.go\n+++ b/p/even.go\n@@ -4,3 +4,3 @@\n func Even(n int) bool {\n" +
-		"-\treturn n%2 == 0\n+\t" + line + "\n }\n"
+// smallMutant replaces the line that computes.
+func smallMutant(line string, head ...string) string {
+	return "In: p\n" + strings.Join(head, "\n") + "\n@@\n func Even(n int) bool {\n-\treturn n%2 == 0\n+\t" + line + "\n }\n"
 }
 
-func plantSmall(t *testing.T, patches map[string]string) (*campaign, *bytes.Buffer) {
+func plantSmall(t *testing.T, blocks map[string]string) (*campaign, *bytes.Buffer) {
 	t.Helper()
 	root := t.TempDir()
 	out, err := exec.Command("git", "init", "-q", root).CombinedOutput()
@@ -70,15 +71,17 @@ func plantSmall(t *testing.T, patches map[string]string) (*campaign, *bytes.Buff
 		write(t, filepath.Join(root, name), text)
 	}
 	dir := filepath.Join(root, "testdata", "mutants")
-	for name, text := range patches {
-		write(t, filepath.Join(dir, name+".patch"), text)
+	var file strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(blocks)) {
+		fmt.Fprintf(&file, "== %s\n%s\n", name, blocks[name])
 	}
-	read, err := readPatches(dir, nil)
+	write(t, filepath.Join(dir, "p.txt"), file.String())
+	read, err := readMutants(dir, nil)
 	require.NoError(t, err)
 	var said bytes.Buffer
 	return &campaign{
 		options: options{jobs: 2, limit: 10 * time.Second, simLimit: time.Minute, seeds: 10},
-		root:    root, patches: read, out: &said,
+		root:    root, mutants: read, out: &said,
 	}, &said
 }
 
@@ -92,16 +95,16 @@ var fine = []string{"Rule: R1", "Breaks: It is odd."}
 
 func TestWhatBecomesOfMutants(t *testing.T) {
 	c, said := plantSmall(t, map[string]string{
-		"killed":    smallPatch("return n%2 == 1", append(fine, "Killed-by: ./p TestEven|TestCopied")...),
-		"twice":     smallPatch("return n%2 == 1", append(fine, "Killed-by: ./p TestEven", "Killed-by: ./p TestOdd")...),
-		"survivor":  smallPatch("return true", append(fine, "Killed-by: ./p TestEven")...),
-		"half":      smallPatch("return true", append(fine, "Killed-by: ./p TestOdd", "Killed-by: ./p TestEven")...),
-		"panics":    smallPatch("panic(n)", append(fine, "Killed-by: ./p TestOdd")...),
-		"unbuilt":   smallPatch("return n", append(fine, "Killed-by: ./p TestEven")...),
-		"hangs":     smallPatch("for {}", append(fine, "Killed-by: ./p TestEven")...),
-		"may-hang":  smallPatch("for {}", append(fine, "Killed-by: ./p TestEven", "Killed-by: timeout")...),
-		"no-server": smallPatch("return true", append(fine, "Killed-by: ./p TestOdd", "Killed-by: ./p TestWithServer")...),
-		"stale": strings.Replace(smallPatch("return true", append(fine, "Killed-by: ./p TestOdd")...),
+		"killed":    smallMutant("return n%2 == 1", append(fine, "Killed-by: ./p TestEven|TestCopied")...),
+		"twice":     smallMutant("return n%2 == 1", append(fine, "Killed-by: ./p TestEven", "Killed-by: ./p TestOdd")...),
+		"survivor":  smallMutant("return true", append(fine, "Killed-by: ./p TestEven")...),
+		"half":      smallMutant("return true", append(fine, "Killed-by: ./p TestOdd", "Killed-by: ./p TestEven")...),
+		"panics":    smallMutant("panic(n)", append(fine, "Killed-by: ./p TestOdd")...),
+		"unbuilt":   smallMutant("return n", append(fine, "Killed-by: ./p TestEven")...),
+		"hangs":     smallMutant("for {}", append(fine, "Killed-by: ./p TestEven")...),
+		"may-hang":  smallMutant("for {}", append(fine, "Killed-by: ./p TestEven", "Killed-by: timeout")...),
+		"no-server": smallMutant("return true", append(fine, "Killed-by: ./p TestOdd", "Killed-by: ./p TestWithServer")...),
+		"stale": strings.Replace(smallMutant("return true", append(fine, "Killed-by: ./p TestOdd")...),
 			"-\treturn n%2 == 0", "-\treturn n&1 == 0", 1),
 	})
 	results, err := c.run(t.Context())
@@ -123,21 +126,12 @@ func TestWhatBecomesOfMutants(t *testing.T) {
 	for _, line := range []string{
 		`(?m)^killed +R1 .* TestEven$`,
 		`(?m)^survivor +R1 .* survived: ./p TestEven$`,
-		`(?m)^stale +R1 +BROKEN it does not apply`,
+		`(?m)^stale +R1 +BROKEN it cannot be planted: the old lines of hunk 1 occur 0 times in p`,
 		`(?m)^unbuilt +R1 +BROKEN it does not build`,
 		`(?m)^hangs +R1 .* did not end: ./p TestEven$`,
 	} {
 		assert.Regexp(t, line, said.String())
 	}
-	// A table lists what was killed, and nothing else.
-	path := filepath.Join(c.root, "table.md")
-	require.Error(t, writeTable(path, results, 10))
-	require.NoFileExists(t, path)
-	i := slices.IndexFunc(results, func(r *result) bool { return r.name == "killed" })
-	require.NoError(t, writeTable(path, results[i:i+1], 10))
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Contains(t, string(text), "| killed | R1 | It is odd. | p TestEven |\n")
 }
 
 // Without a race detector, mutants that only it finds are not covered. That is
@@ -146,8 +140,8 @@ func TestNoRaceDetector(t *testing.T) {
 	t.Setenv("CGO_ENABLED", "0")
 	t.Setenv("REDMUX_REQUIRE_SERVERS", "1")
 	c, said := plantSmall(t, map[string]string{
-		"race":  smallPatch("return n%2 == 1", append(fine, "Killed-by: -race ./p TestEven")...),
-		"plain": smallPatch("return n%2 == 1", append(fine, "Killed-by: ./p TestEven")...),
+		"race":  smallMutant("return n%2 == 1", append(fine, "Killed-by: -race ./p TestEven")...),
+		"plain": smallMutant("return n%2 == 1", append(fine, "Killed-by: ./p TestEven")...),
 	})
 	results, err := c.run(t.Context())
 	require.NoError(t, err)
@@ -163,30 +157,68 @@ func TestTheUnbrokenTreeMustPass(t *testing.T) {
 		"TestFailsAnyway": "on the unbroken tree, ./p TestFailsAnyway: TestFailsAnyway",
 		"TestEve":         "on the unbroken tree, ./p TestEve: no such test",
 	} {
-		c, _ := plantSmall(t, map[string]string{"any": smallPatch("return n%2 == 1", append(fine, "Killed-by: ./p "+tests)...)})
+		c, _ := plantSmall(t, map[string]string{"any": smallMutant("return n%2 == 1", append(fine, "Killed-by: ./p "+tests)...)})
 		_, err := c.run(t.Context())
 		require.Error(t, err)
 		assert.Contains(t, err.Error(), want)
 	}
 }
 
-func TestPatchesThatAreNotUnderstood(t *testing.T) {
-	body := smallPatch("return true", "")
-	for head, want := range map[string]string{
-		"Rule: R1\nKilled-by: ./p TestEven":                                   "what it Breaks",
-		"Breaks: It.\nKilled-by: ./p TestEven":                                "a Rule",
-		"Rule: R1\nBreaks: It.":                                               "a Killed-by",
-		"Rule: R1\nBreaks: It.\nKilled-by: TestEven":                          "names neither",
-		"Rule: R1\nBreaks: It.\nKilled-by: sim planets":                       "names neither",
-		"Rule: R1\nBreaks: It.\nKilled-by: ./p TestEven\nBecause: of nothing": "none of Rule",
+func TestBlocksThatAreNotUnderstood(t *testing.T) {
+	const hunk = "\n@@\n-a\n+b\n"
+	for block, want := range map[string]string{
+		"In: p\nRule: R1\nKilled-by: ./p TestEven" + hunk:                                   "what it Breaks",
+		"In: p\nBreaks: It.\nKilled-by: ./p TestEven" + hunk:                                "a Rule",
+		"In: p\nRule: R1\nBreaks: It." + hunk:                                               "a Killed-by",
+		"Rule: R1\nBreaks: It.\nKilled-by: ./p TestEven" + hunk:                             "an In",
+		"In: p\nRule: R1\nBreaks: It.\nKilled-by: TestEven" + hunk:                          "names neither",
+		"In: p\nRule: R1\nBreaks: It.\nKilled-by: sim planets" + hunk:                       "names neither",
+		"In: p\nRule: R1\nBreaks: It.\nKilled-by: ./p TestEven\nBecause: of nothing" + hunk: "none of In",
+		"In: p\nRule: R1\nBreaks: It.\nKilled-by: ./p TestEven":                             "changes nothing",
+		"In: p\nRule: R1\nBreaks: It.\nKilled-by: ./p TestEven\n@@\n a\n":                   "changes none",
+		"In: p\nRule: R1\nBreaks: It.\nKilled-by: ./p TestEven\n@@\n+a\n":                   "no old lines",
+		"In: p\nRule: R1\nBreaks: It.\nKilled-by: ./p TestEven\n@@\na\n":                    "none of space",
 	} {
-		_, err := parsePatch("p", head+body)
-		require.ErrorContains(t, err, want, head)
+		_, err := parseMutants("== name\n" + block)
+		require.ErrorContains(t, err, want, block)
+		require.ErrorContains(t, err, "name: ")
 	}
-	_, err := parsePatch("p", "Rule: R1\nBreaks: It.\nKilled-by: ./p TestEven\n")
-	require.ErrorContains(t, err, "changes nothing")
-	_, err = parsePatch("p", "Rule: R1\nBreaks: It.\nKilled-by: ./p TestEven\n\n--- a/p/even.go\n+++ /dev/null\n")
-	require.ErrorContains(t, err, "removed")
+	whole := "In: p\nRule: R1\nBreaks: It.\nKilled-by: ./p TestEven" + hunk
+	for text, want := range map[string]string{
+		"":                                    "does not begin",
+		"stray\n== a\n" + whole:               "does not begin",
+		"== b\n" + whole + "\n== a\n" + whole: "out of order",
+	} {
+		_, err := parseMutants(text)
+		require.ErrorContains(t, err, want, text)
+	}
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "p.txt"), "== a\n"+whole)
+	write(t, filepath.Join(dir, "q.txt"), "== a\n"+whole)
+	_, err := readMutants(dir, nil)
+	require.ErrorContains(t, err, "two mutants are named a")
+}
+
+// A block is matched in its package: code that moves to another file of it
+// keeps its mutants, and lines that occur twice are refused.
+func TestBlocksFollowTheirLines(t *testing.T) {
+	root := t.TempDir()
+	write(t, filepath.Join(root, "p", "one.go"), "a\n\nb\n")
+	write(t, filepath.Join(root, "p", "one_test.go"), "a\n")
+	write(t, filepath.Join(root, "p", "two.go"), "c\nxa\n")
+	write(t, filepath.Join(root, "q", "three.go"), "d\n")
+	text := "== m\nIn: p\nRule: R1\nBreaks: It.\nKilled-by: ./p TestEven\n@@\n-a\n+e\n\n@@\n e\n\n-b\n@@ q\n-d\n+f\n+g\n"
+	read, err := parseMutants(text)
+	require.NoError(t, err)
+	edited, err := read[0].edits(root)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{filepath.Join("p", "one.go"): "e\n\n", filepath.Join("q", "three.go"): "f\ng\n"}, edited)
+	require.NoError(t, os.Rename(filepath.Join(root, "p", "one.go"), filepath.Join(root, "p", "moved.go")))
+	require.NoError(t, check(root, read))
+	write(t, filepath.Join(root, "p", "two.go"), "a\n\n")
+	require.ErrorContains(t, check(root, read), "m: it cannot be planted: the old lines of hunk 1 occur 2 times in p")
+	require.NoError(t, os.RemoveAll(filepath.Join(root, "p")))
+	require.ErrorIs(t, check(root, read), errNotPlanted)
 }
 
 func TestKillersAreRead(t *testing.T) {
@@ -235,50 +267,23 @@ func TestOutputsAreJudged(t *testing.T) {
 // rules matches one rule or several: R1 to R32, and F1 to F4 of docs/fencing.md.
 var rules = regexp.MustCompile(`^[FR]\d+(, [FR]\d+)*$`)
 
-// Every patch of the tree is understood and still applies: a change to the code
-// that a patch is about must also change the patch. Whether patches build, and
-// what kills them, is for `make mutants` to tell.
-func TestPatchesApply(t *testing.T) {
-	patches, err := readPatches("../../../testdata/mutants", nil)
+// Every mutant of the tree is understood and can be planted: a change to the
+// code that a block is about must also change the block. Whether mutants build,
+// and what kills them, is for `make mutants` to tell.
+func TestMutantsCanBePlanted(t *testing.T) {
+	mutants, err := readMutants("../../../testdata/mutants", nil)
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(patches), 30)
-	for _, p := range patches {
-		assert.Regexp(t, rules, p.rule, p.name)
-		assert.Regexp(t, `^[A-Z].*\.$`, p.breaks, "%s: a sentence", p.name)
+	require.GreaterOrEqual(t, len(mutants), 30)
+	for _, m := range mutants {
+		assert.Regexp(t, rules, m.rule, m.name)
+		assert.Regexp(t, `^[A-Z].*\.$`, m.breaks, "%s: a sentence", m.name)
 	}
-	requireRepository(t)
-	for _, p := range patches {
-		cmd := exec.Command("git", "apply", "--check", "testdata/mutants/"+p.name+".patch")
-		cmd.Dir = "../../.."
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s does not apply: %v %s", p.name, err, out)
-		}
-	}
-}
-
-// requireRepository skips a test unless the module's root is that of a
-// repository. Elsewhere, as in a folder of vendored modules, git apply would
-// look for the files at another root, find none, and succeed.
-func requireRepository(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("skipped: it needs git")
-	}
-	root, err := filepath.Abs("../../..")
-	require.NoError(t, err)
-	root, err = filepath.EvalSymlinks(root)
-	require.NoError(t, err)
-	cmd := exec.Command("git", "rev-parse", "--show-toplevel")
-	cmd.Dir = root
-	out, err := cmd.Output()
-	if top := filepath.FromSlash(strings.TrimSpace(string(out))); err != nil || top != root {
-		t.Skip("skipped: it needs the module's root to be that of a git repository")
-	}
+	require.NoError(t, check("../../..", mutants))
 }
 
 func TestFlags(t *testing.T) {
 	for _, args := range [][]string{
-		{"-only", "("}, {"-j", "0"}, {"-seeds", "0"}, {"-limit", "0s"}, {"-table", "-only", "x"}, {"stray"}, {"-unknown"},
+		{"-only", "("}, {"-j", "0"}, {"-seeds", "0"}, {"-limit", "0s"}, {"stray"}, {"-unknown"},
 	} {
 		_, err := parse(args)
 		require.Error(t, err, args)

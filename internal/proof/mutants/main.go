@@ -1,17 +1,16 @@
 // Command mutants plants bugs and checks that the tests find them: `make
 // mutants`.
 //
-// Each file of testdata/mutants is a small patch that breaks one rule. It says
-// which rule, what breaks, and which tests must fail with it (patch.go). The
-// command copies the tree and shows that all those tests pass on the unbroken
-// copy, since otherwise a failure would prove nothing. Then it applies one
-// patch at a time to a copy and runs the tests that the patch names
-// (campaign.go). Every line that names a killer must be true: a named test that
-// passes is a survivor, whatever else failed. docs/mutants.md lists all
-// mutants, and says how to add one.
+// Each block of testdata/mutants breaks one rule. It says which rule, what
+// breaks, and which tests must fail with it (block.go). The command copies the
+// tree and shows that all those tests pass on the unbroken copy, since
+// otherwise a failure would prove nothing. Then it plants one mutant at a time
+// in a copy (plant.go) and runs the tests that it names (campaign.go). Every
+// line that names a killer must be true: a named test that passes is a
+// survivor, whatever else failed. docs/mutants.md says how to add one.
 //
-// The tree itself is not changed, except docs/mutants.md with -table. The exit
-// code is 1 unless everything that the patches name killed its mutant.
+// The tree itself is not changed. The exit code is 1 unless everything that the
+// mutants name killed them.
 package main
 
 import (
@@ -43,7 +42,7 @@ func main() {
 type options struct {
 	only     *regexp.Regexp // matches the names of the mutants to plant
 	jobs     int
-	table    bool
+	check    bool          // only see whether each can be planted
 	limit    time.Duration // for the tests of one line
 	simLimit time.Duration // for a simulation
 	seeds    int           // the most seeds that a simulation may take
@@ -55,7 +54,7 @@ func parse(args []string) (options, error) {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	only := flags.String("only", "", "plant only the mutants whose name matches this `regexp`")
 	flags.IntVar(&o.jobs, "j", 2, "number of mutants to try at once, each in its own copy")
-	flags.BoolVar(&o.table, "table", false, "write docs/mutants.md when all were killed")
+	flags.BoolVar(&o.check, "check", false, "only see whether each can be planted")
 	flags.DurationVar(&o.limit, "limit", time.Minute, "how long the tests of one line may take")
 	flags.DurationVar(&o.simLimit, "simlimit", 5*time.Minute, "how long a simulation may take")
 	flags.IntVar(&o.seeds, "seeds", 1000, "number of seeds in which a simulation must find a mutant")
@@ -71,8 +70,6 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("what is %q?", flags.Arg(0))
 	case o.jobs < 1 || o.seeds < 1 || o.limit <= 0 || o.simLimit <= 0:
 		return o, errors.New("a limit is not positive")
-	case o.table && *only != "":
-		return o, errors.New("-table is about all mutants, so not with -only")
 	}
 	return o, nil
 }
@@ -86,20 +83,17 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	patches, err := readPatches(filepath.Join(root, "testdata", "mutants"), o.only)
+	mutants, err := readMutants(filepath.Join(root, "testdata", "mutants"), o.only)
 	if err != nil {
 		return err
 	}
-	c := &campaign{options: o, root: root, patches: patches, out: os.Stdout}
+	if o.check {
+		return check(root, mutants)
+	}
+	c := &campaign{options: o, root: root, mutants: mutants, out: os.Stdout}
 	results, err := c.run(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.summarise(results); err != nil {
-		return err
-	}
-	if o.table {
-		return writeTable(filepath.Join(root, "docs", "mutants.md"), results, o.seeds)
-	}
-	return nil
+	return c.summarise(results)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -61,28 +60,4 @@ func copyFile(from, to string) error {
 		return err
 	}
 	return os.WriteFile(to, text, info.Mode().Perm())
-}
-
-// errNotApplied is returned for a patch that no longer fits the tree.
-var errNotApplied = errors.New("it does not apply")
-
-// apply applies a patch to a copy, and returns a function that restores the
-// copy.
-func (p *patch) apply(ctx context.Context, pristine, copied string) (restore func() error, err error) {
-	cmd := exec.CommandContext(ctx, "git", "apply", p.path)
-	cmd.Dir = copied
-	// Within another git tree, git apply would look for the files at that
-	// tree's root, find none, and succeed.
-	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(copied))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w: %s", errNotApplied, bytes.TrimSpace(out))
-	}
-	return func() error {
-		for _, file := range p.files {
-			if err := copyFile(filepath.Join(pristine, file), filepath.Join(copied, file)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, nil
 }
