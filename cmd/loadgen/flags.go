@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/redmux/redmux/bench"
+	"github.com/redmux/redmux/cmd/internal/commandline"
 	"github.com/redmux/redmux/conn"
 )
 
@@ -20,7 +20,7 @@ import (
 // of the machine can read command lines.
 type flags struct {
 	// Where: given nodes, servers to start, or in-process ones.
-	Nodes    []string `sep:"," placeholder:"URL" help:"Masters to use; \"env\" takes those that $REDLOCK_NODES names. Without it servers are started: the variable alone loads nothing, since in an operator's shell it names masters in use."`
+	Nodes    []string `sep:"none" placeholder:"URL" help:"Masters to use; \"env\" takes those that $REDLOCK_NODES names. Without it servers are started: the variable alone loads nothing, since in an operator's shell it names masters in use."`
 	Spawn    *int     `placeholder:"N" help:"How many servers to start (default 5)."`
 	Server   string   `placeholder:"PATH" help:"The server to start (default: redis-server or valkey-server on PATH)."`
 	Embedded bool     `help:"Use in-process servers, as where none is installed."`
@@ -104,15 +104,19 @@ func parse(args []string, stdout io.Writer) (*flags, error) {
 			"faults":  "stop (the process, which goes on afterwards), kill (another comes afterwards, empty), pause (by CLIENT PAUSE), refuse (connections, and cut those that are there)",
 			"metrics": strings.Join(metricNames(), ", ") + " (latencies without release_ are of acquisitions)",
 		},
+		commandline.Bytes(),
 		kong.Writers(stdout, io.Discard),
 		kong.Exit(func(int) { helped = true }),
 	)
 	if err != nil {
 		return nil, err // a mistake in the struct above, not on the command line
 	}
-	_, err = parser.Parse(args)
+	line, err := parser.Parse(args)
 	if helped {
 		return nil, errHelp
+	}
+	if err == nil {
+		err = commandline.Empty(line)
 	}
 	if err == nil {
 		err = f.takeDefaults()
@@ -146,12 +150,16 @@ func (f *flags) takeDefaults() error {
 		f.Clients = *f.Callers
 	}
 	variable := os.Getenv(nodesVariable)
-	switch {
-	case len(f.Nodes) == 1 && f.Nodes[0] == "env":
-		f.Nodes = strings.FieldsFunc(variable, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
-		if len(f.Nodes) == 0 {
-			return fmt.Errorf("--nodes env: the environment variable %s is empty", nodesVariable)
-		}
+	lists, fromEnv := f.Nodes, len(f.Nodes) == 1 && f.Nodes[0] == "env"
+	if fromEnv {
+		lists = []string{variable}
+	}
+	var err error
+	switch f.Nodes, err = commandline.SplitURLs(lists...); {
+	case err != nil:
+		return fmt.Errorf("--nodes: %w", err)
+	case fromEnv && len(f.Nodes) == 0:
+		return fmt.Errorf("--nodes env: the environment variable %s is empty", nodesVariable)
 	case len(f.Nodes) == 0:
 		f.ignored = strings.TrimSpace(variable) != ""
 	}

@@ -8,6 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Prefixes, files and passwords are bytes, which need not be UTF-8.
+func TestTextsAreTakenByteForByte_R19(t *testing.T) {
+	const odd = "caf\xe9\xff"
+	t.Setenv("REDLOCK_NODES", "unix:///"+odd+"/1, unix:///"+odd+`/2\,`)
+	f, err := parse([]string{"--nodes=env", "--prefix=" + odd, "--history", odd}, &bytes.Buffer{})
+	require.NoError(t, err)
+	require.Equal(t, []string{odd, odd}, []string{f.Prefix, f.History})
+	require.Equal(t, []string{"unix:///" + odd + "/1", "unix:///" + odd + "/2,"}, f.Nodes)
+	f, err = parse([]string{"--nodes=unix:///" + odd + "/1,unix:///" + odd + "/2"}, &bytes.Buffer{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"unix:///" + odd + "/1", "unix:///" + odd + "/2"}, f.Nodes)
+}
+
 func TestUsageErrors(t *testing.T) {
 	t.Setenv("REDLOCK_NODES", "")
 	t.Setenv("EMPTY", "")
@@ -50,6 +63,8 @@ func TestUsageErrors(t *testing.T) {
 		{"number 2: conn: URL: malformed", []string{"--nodes", "redis://h,redis://u:s3cret@h:x%zz"}},
 		{"number 1: conn: URL: the port", []string{"--nodes", "redis://h:99999"}},
 		{"named twice", []string{"--nodes", "redis://127.0.0.1:1,redis://127.0.0.1:1"}},
+		{"between two commas", []string{"--nodes", "redis://a,,redis://b"}},
+		{"--prefix is empty", []string{"--prefix="}},
 		{"at most 16", []string{"--nodes", strings.TrimSuffix(strings.Repeat("redis://h,", 17), ",")}},
 	} {
 		var stdout, stderr bytes.Buffer

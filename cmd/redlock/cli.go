@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/redmux/redmux/cmd/internal/commandline"
 )
 
 // cli is the command line. Each field is a command.
@@ -61,6 +64,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, signals chan 
 		kong.Writers(stdout, io.Discard),
 		kong.Exit(func(int) { p.explained = true }),
 		kong.Help(printHelp),
+		commandline.Bytes(),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), durationMapper{}),
 		kong.Vars{"version": version()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
@@ -75,19 +79,24 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, signals chan 
 	if isClosedPipe(err) {
 		return p.fail(err) // the reader of --help is gone
 	}
+	if err == nil {
+		err = cmp.Or(commandline.Empty(chosen), beforeCommand(chosen))
+	}
 	if err != nil {
-		return p.fail(&exitError{exitUsage, badLine(err)})
+		return p.fail(&exitError{exitUsage, badLine(err, chosen)})
 	}
 	return p.fail(chosen.Run(p, &line.deployment))
 }
 
 // badLine says what is wrong with the command line, and which --help to read.
-func badLine(err error) error {
+// line is nil if it could not be parsed.
+func badLine(err error, line *kong.Context) error {
+	if parse := (*kong.ParseError)(nil); errors.As(err, &parse) {
+		line = parse.Context
+	}
 	command := "redlock"
-	if parse := (*kong.ParseError)(nil); errors.As(err, &parse) && parse.Context != nil {
-		if selected := parse.Context.Selected(); selected != nil {
-			command = selected.FullPath()
-		}
+	if line != nil && line.Selected() != nil {
+		command = line.Selected().FullPath()
 	}
 	return fmt.Errorf("%s (see %s --help)", correctGrammar(err.Error()), command)
 }

@@ -25,10 +25,16 @@ func TestUsage(t *testing.T) {
 		{"no masters", []string{"run", "r", "--", "true"}, "no masters: name them"},
 		{"no resource", []string{"run", nodes}, "expected"},
 		{"no command to run", []string{"run", nodes, "r"}, "expected"},
+		{"no --", []string{"run", nodes, "r", "true"}, "no -- before the command"},
+		{"no -- of elect", []string{"elect", nodes, "r", "env", "--", "true"}, "no -- before the command"},
+		{"a master is missing", []string{"run", "--nodes=unix:///a,,unix:///c", "r", "--", "true"}, "between two commas"},
+		{"an empty prefix", []string{"run", nodes, "--prefix=", "r", "--", "true"}, "--prefix is empty: leave it out, or set the variable that it stands for (see redlock run --help)"},
+		{"an empty token file", []string{"acquire", nodes, "--token-file", "", "r"}, "--token-file is empty"},
+		{"an empty owner", []string{"elect", nodes, "--owner", "", "r", "--", "true"}, "--owner is empty"},
 		{"timeout", []string{"run", nodes, "--timeout=0s", "r", "--", "true"}, "--timeout must be more than 0"},
 		{"also with min-hold", []string{"run", nodes, "--also=s", "--min-hold=1s", "r", "--", "true"}, "for a single resource"},
 		{"also the same", []string{"run", nodes, "--also=r", "r", "--", "true"}, "is named twice"},
-		{"also nothing", []string{"run", nodes, "--also=", "r", "--", "true"}, "resource must have"},
+		{"also nothing", []string{"run", nodes, "--also=", "r", "--", "true"}, "--also is empty"},
 		{"owner", []string{"run", nodes, "--owner=a b", "r", "--", "true"}, "--owner must be 1 to 64 bytes"},
 		{"negative max-ttl", []string{"run", nodes, "--max-ttl=-1s", "r", "--", "true"}, "--max-ttl is negative"},
 		{"forgetful with max-ttl", []string{"run", nodes, "--forgetful", "r", "--", "true"}, "--forgetful excludes --max-ttl"},
@@ -108,21 +114,39 @@ func TestDurationsWithoutAUnitAreSeconds(t *testing.T) {
 
 // URLs are separated as suits the place where they are written.
 func TestNodesAreSeparatedByBlanksAndLineBreaks(t *testing.T) {
-	want := []string{"redis://a", "redis://b", "unix:///c,d"}
-	for _, list := range []string{
-		`redis://a,redis://b,unix:///c\,d`, `redis://a, redis://b, unix:///c\,d`, `redis://a redis://b unix:///c\,d`,
-		"\n  redis://a,\r\n  redis://b\n\tunix:///c\\,d,\n",
-	} {
-		require.Equal(t, want, splitURLs([]string{list}), "%q", list)
-	}
-	require.Equal(t, want, splitURLs([]string{"redis://a", `redis://b unix:///c\,d`}))
-	require.Empty(t, splitURLs([]string{" , \n"}))
-
 	_, nodes := masters(t, 3)
 	t.Setenv("REDLOCK_NODES", "\n "+strings.ReplaceAll(strings.TrimPrefix(nodes, "--nodes="), ",", ",\n ")+"\n")
 	require.Equal(t, exitOK, within("status", "r").code)
 	t.Setenv("REDLOCK_NODES", " \n")
 	require.Contains(t, within("status", "r").stderr, "no masters: name them")
+}
+
+// An unset variable in place of the resource must not make a resource of the
+// first word behind the --: "redlock run $JOB -- nice CMD" would lock "nice".
+func TestNoResourceIsTakenFromBehindTheDashes(t *testing.T) {
+	for _, command := range []string{"run", "elect"} {
+		for _, test := range []struct {
+			args string
+			says string
+		}{
+			{"-- nice true", "is missing before --"},
+			{"-- env -- true", "is missing before --"},
+			{"--ttl=20s -- nice true", "is missing before --"},
+			{"--owner a -- nice true", "is missing before --"},
+			{"-- nice", "expected"},
+			{"--owner -- a nice true", "expected"},
+			{"nice true", "no -- before the command"},
+			{"nice env -- true", "no -- before the command"},
+		} {
+			r := within(append([]string{command, "--nodes=unix:///nowhere"}, strings.Fields(test.args)...)...)
+			require.Equal(t, exitUsage, r.code, "%s %s: %s", command, test.args, r.stderr)
+			require.Contains(t, r.stderr, test.says, "%s %s", command, test.args)
+		}
+		for _, args := range []string{"r -- there-is-no-such-command -- x", "r --ttl=20s -- there-is-no-such-command", "--owner=a r -- there-is-no-such-command"} {
+			r := within(append([]string{command, "--nodes=unix:///nowhere"}, strings.Fields(args)...)...)
+			require.Equal(t, exitNotFound, r.code, "%s %s: %s", command, args, r.stderr)
+		}
+	}
 }
 
 // A wrong URL may have a password in the wrong place (R27).

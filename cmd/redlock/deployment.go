@@ -11,8 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/alecthomas/kong"
-
+	"github.com/redmux/redmux/cmd/internal/commandline"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/redlock"
 )
@@ -39,7 +38,13 @@ type deployment struct {
 // Validate refuses what package redlock cannot detect. Package kong calls it.
 func (d *deployment) Validate() error {
 	if !d.split {
-		d.Nodes, d.Durable, d.split = splitURLs(d.Nodes), splitURLs(d.Durable), true
+		var err, durable error
+		d.Nodes, err = commandline.SplitURLs(d.Nodes...)
+		d.Durable, durable = commandline.SplitURLs(d.Durable...)
+		if err = cmp.Or(err, durable); err != nil {
+			return fmt.Errorf("--nodes, or --durable: %w", err)
+		}
+		d.split = true
 	}
 	switch {
 	case d.Timeout <= 0:
@@ -52,22 +57,6 @@ func (d *deployment) Validate() error {
 		return errors.New("--forgetful excludes --max-ttl and --durable")
 	}
 	return nil
-}
-
-// splitURLs splits lists as they are in a crontab, a YAML block or a
-// here-document: with commas, blanks and line breaks between the URLs. A comma
-// after a backslash belongs to the URL.
-func splitURLs(lists []string) (urls []string) {
-	for _, list := range lists {
-		for _, word := range strings.Fields(list) {
-			for _, url := range kong.SplitEscaped(word, ',') {
-				if url != "" {
-					urls = append(urls, url)
-				}
-			}
-		}
-	}
-	return urls
 }
 
 // config returns the flags as a configuration of the library. An error is one

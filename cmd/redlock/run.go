@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/redlock"
 )
@@ -161,16 +163,34 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 // resources returns what is locked.
 func (c *runCommand) resources() []string { return append([]string{c.Resource}, c.Also...) }
 
-// commandOf returns the words of a command, without the -- before it. of names
-// our own command, for the error.
-func commandOf(words []string, of string) ([]string, error) {
-	if len(words) > 0 && words[0] == "--" {
-		words = words[1:]
+// beforeCommand returns an error if a resource, or the name of an election, was
+// taken from behind the first --, as in "redlock run $JOB -- nice CMD" where the
+// variable is not set: that would lock "nice".
+func beforeCommand(line *kong.Context) error {
+	for _, part := range line.Path {
+		if part.Positional == nil || part.Positional.Passthrough {
+			continue
+		}
+		before := line.Args[:len(line.Args)-len(part.Remainder())-1]
+		command := line.Selected()
+		if last := len(command.Positional) - 1; command.Positional[last].Passthrough && slices.Contains(before, "--") {
+			return fmt.Errorf("the %s is missing before --", part.Positional.Name)
+		}
 	}
-	if len(words) == 0 {
+	return nil
+}
+
+// commandOf returns the words of a command, without the -- before it. It must be
+// there: otherwise a command would give its first word to a resource that is
+// missing. of names our own command, for the error.
+func commandOf(words []string, of string) ([]string, error) {
+	switch {
+	case len(words) == 0 || words[0] != "--":
+		return nil, usagef("there is no -- before the command (see redlock %s --help)", of)
+	case len(words) == 1:
 		return nil, usagef("no command to run (see redlock %s --help)", of)
 	}
-	return words, nil
+	return words[1:], nil
 }
 
 // look finds the program of a command as a shell does.

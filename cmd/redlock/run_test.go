@@ -107,6 +107,29 @@ func TestRunOfWhatCannotBeRun(t *testing.T) {
 	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
 }
 
+// Names of files and of resources are bytes. A command must not work on another
+// file, or under another lock, since they are no UTF-8.
+func TestWhatIsNotUTF8ReachesCommandAndMastersAsItIs_R19(t *testing.T) {
+	t.Parallel()
+	const odd = "caf\xe9 \xff\x80"
+	servers, nodes := mastersWith(t, redlock.Config{MaxTTL: longest, Prefix: odd + ":"}, 3)
+	dir := t.TempDir()
+	file, other := filepath.Join(dir, odd), filepath.Join(dir, strings.ToValidUTF8(odd, "\ufffd"))
+	for _, command := range []string{"run", "elect"} {
+		require.NoError(t, os.WriteFile(file, nil, 0o600))
+		require.NoError(t, os.WriteFile(other, nil, 0o600))
+		r := finish(t, program(t, append([]string{command, nodes, "--prefix=" + odd + ":", odd, "--"},
+			shell(`rm "$1" && printf %s "$REDLOCK_RESOURCE"`, file)...)...))
+		require.Equal(t, result{stdout: odd}, r)
+		require.False(t, exists(file), "it worked on the file that was named")
+		require.True(t, exists(other))
+	}
+	require.Equal(t, exitOK, within("acquire", nodes, "-n", "--prefix="+odd+":", odd).code)
+	there, err := servers[0].Do("EXISTS", odd+":"+odd)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, there)
+}
+
 func TestRunGivesTheCommandItsEnvironment(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)

@@ -1,0 +1,106 @@
+// Package commandline reads values of command lines and of the environment as
+// they are, byte for byte. Names of files and of resources, and passwords, are
+// bytes, which need not be UTF-8.
+package commandline
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Bytes has package kong take texts as they are. By itself it passes them
+// through JSON, which replaces what is not UTF-8: a command would work on
+// another file than the one that was named.
+func Bytes() kong.Option {
+	return kong.KindMapper(reflect.String, kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+		word, err := ctx.Scan.PopValue("string")
+		if err != nil {
+			return err
+		}
+		text, ok := word.Value.(string)
+		if !ok {
+			return errors.New("it is not a text")
+		}
+		target.SetString(text)
+		return nil
+	}))
+}
+
+// SplitURLs splits lists as they are in a crontab, a YAML block or a
+// here-document: with commas, blanks and line breaks between the URLs. A comma
+// after a backslash belongs to the URL. Nothing between two commas is an error,
+// since a variable that is not set would make another deployment of the rest; a
+// comma may end a list.
+func SplitURLs(lists ...string) (urls []string, err error) {
+	for _, list := range lists {
+		between := false // two commas, but for blanks
+		for _, word := range strings.Fields(list) {
+			for word != "" {
+				url, rest, comma := cutURL(word)
+				switch {
+				case url != "":
+					urls = append(urls, url)
+				case between:
+					return nil, errors.New("there is no URL between two commas: is a variable not set?")
+				}
+				word, between = rest, comma
+			}
+		}
+	}
+	return urls, nil
+}
+
+// cutURL returns what is before the first comma, and what is behind it. It goes
+// by bytes: a password need not be UTF-8.
+func cutURL(word string) (url, rest string, comma bool) {
+	for i := 0; i < len(word); i++ {
+		switch {
+		case word[i] == ',':
+			return url, word[i+1:], true
+		case word[i] == '\\' && i+1 < len(word) && word[i+1] == ',':
+			i++
+		case word[i] == '\\' && i+1 < len(word): // whatever it stands before, also another one
+			url += `\`
+			i++
+		}
+		url += word[i : i+1]
+	}
+	return url, "", false
+}
+
+// Empty returns an error if a flag that was given on the command line has an
+// empty text, as of a shell variable that is not set: without its prefix, a
+// resource is another lock. An empty variable of the environment is as good as
+// none.
+func Empty(line *kong.Context) error {
+	for _, part := range line.Path {
+		if part.Flag == nil {
+			continue
+		}
+		if isEmpty(part.Flag.Target) {
+			return fmt.Errorf("--%s is empty: leave it out, or set the variable that it stands for", part.Flag.Name)
+		}
+	}
+	return nil
+}
+
+// isEmpty reports whether a value is a text without a word, or has one.
+func isEmpty(value reflect.Value) bool {
+	switch value.Kind() {
+	case reflect.String:
+		return strings.TrimSpace(value.String()) == ""
+	case reflect.Pointer:
+		return isEmpty(value.Elem())
+	case reflect.Slice:
+		for _, element := range value.Seq2() {
+			if isEmpty(element) {
+				return true
+			}
+		}
+	}
+	return false
+}
