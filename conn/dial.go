@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/resp"
@@ -118,6 +119,10 @@ func (cfg *Config) Check() error {
 	switch {
 	case cfg.Addr == "":
 		return errors.New("no address")
+	case cfg.Network != "unix" && strings.HasPrefix(cfg.Addr, ":"):
+		return errURLHost
+	case cfg.TLS == nil && cfg.TLSFiles != TLSFiles{}:
+		return errors.New("TLSFiles without TLS")
 	case cfg.DB < 0:
 		return errors.New("negative number of a database")
 	case cfg.Protocol != 0 && cfg.Protocol != 2 && cfg.Protocol != 3:
@@ -174,14 +179,18 @@ func (cfg *Config) reach(ctx context.Context) (net.Conn, error) {
 // dial returns a connection on which nothing has been sent except TLS's
 // handshake.
 func (cfg *Config) dial(ctx context.Context) (net.Conn, error) {
+	if cfg.TLS == nil {
+		return cfg.reach(ctx)
+	}
+	config, err := cfg.configTLS()
+	if err != nil {
+		return nil, err
+	}
 	nc, err := cfg.reach(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.TLS == nil {
-		return nc, nil
-	}
-	t, err := cfg.secure(ctx, nc)
+	t, err := cfg.secure(ctx, nc, config)
 	if err != nil {
 		_ = nc.Close()
 		return nil, err
@@ -202,10 +211,14 @@ func (cfg *Config) tune(tcp *net.TCPConn) {
 	}
 }
 
-// secure adds TLS to nc. TLS verifies the node unless the user's configuration
-// says otherwise.
-func (cfg *Config) secure(ctx context.Context, nc net.Conn) (*tls.Conn, error) {
+// configTLS returns the configuration of one connection. The user's own is not
+// changed: all nodes may share it. TLS verifies the node unless the user's says
+// otherwise.
+func (cfg *Config) configTLS() (*tls.Config, error) {
 	config := cfg.TLS.Clone()
+	if err := cfg.TLSFiles.read(config); err != nil {
+		return nil, err
+	}
 	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
 	// A batch of commands is one record, if it fits.
 	config.DynamicRecordSizingDisabled = true
@@ -215,6 +228,11 @@ func (cfg *Config) secure(ctx context.Context, nc net.Conn) (*tls.Conn, error) {
 			config.ServerName = host
 		}
 	}
+	return config, nil
+}
+
+// secure adds TLS to nc.
+func (cfg *Config) secure(ctx context.Context, nc net.Conn, config *tls.Config) (*tls.Conn, error) {
 	t := overTLS(nc, config)
 	ctx, ended := cfg.suspectPlain(ctx)
 	err := t.HandshakeContext(ctx)

@@ -58,7 +58,7 @@ func shakeTLS(t testing.TB, certs *certificates, server *tls.Config, ours, their
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { assert.NoError(t, their.Handshake()) })
-	our, err := cfg.secure(t.Context(), ours)
+	our, err := cfg.secure(t.Context(), ours, configTLS(t, &cfg))
 	require.NoError(t, err)
 	return our, their
 }

@@ -408,7 +408,7 @@ func TestTLSCertificateExpiresWhileConnected(t *testing.T) {
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		wg.Go(func() { _ = server.Handshake() })
-		client, err := cfg.secure(t.Context(), ours)
+		client, err := cfg.secure(t.Context(), ours, configTLS(t, &cfg))
 		if err != nil {
 			_ = ours.Close()
 		}
@@ -434,7 +434,7 @@ func TestTLSThatRenegotiatesIsNotPolled(t *testing.T) {
 	cfg := Config{Endpoint: Endpoint{Addr: "node.test:6379", TLS: certs.client()}}
 	cfg.TLS.Renegotiation = tls.RenegotiateFreelyAsClient
 	go func() { _ = tls.Server(theirs, certs.server()).Handshake() }()
-	our, err := cfg.secure(t.Context(), ours)
+	our, err := cfg.secure(t.Context(), ours, configTLS(t, &cfg))
 	require.NoError(t, err)
 	assert.False(t, startPoller(t, 1).Add(adopt(t, our, 0), 0))
 }

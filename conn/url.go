@@ -26,6 +26,10 @@ type Endpoint struct {
 	// TLS is the configuration of TLS; versions below 1.2 are refused. If it
 	// has no ServerName, the host of Addr is verified. If zero, plaintext.
 	TLS *tls.Config
+	// TLSFiles are read by each Dial with TLS, and outrank TLS, so that
+	// certificates can be replaced while the program runs. If zero, TLS alone
+	// counts.
+	TLSFiles TLSFiles
 	// Username is the ACL user. If zero, the default user.
 	Username string
 	// Password is sent with HELLO or AUTH. If Username is zero too, there is no
@@ -33,7 +37,8 @@ type Endpoint struct {
 	Password string
 	// DB is the database to select. If zero, no SELECT is sent.
 	DB int
-	// ClientName is shown by CLIENT LIST. If zero, none is set.
+	// ClientName is shown by CLIENT LIST: at most 256 bytes of printable ASCII
+	// without blanks. If zero, none is set.
 	ClientName string
 	// Protocol is the version of RESP, 2 or 3. If zero, 3, or 2 if the node
 	// does not know HELLO.
@@ -46,6 +51,20 @@ type Endpoint struct {
 	// TCPUserTimeout is how long written bytes may stay unacknowledged (Linux
 	// only). If zero, 15 s; if negative, the system's default.
 	TCPUserTimeout time.Duration
+
+	// verifies is set if the URL has tls_skip_verify=false, which outranks
+	// another endpoint's InsecureSkipVerify.
+	verifies bool
+}
+
+// TLSFiles names files in PEM form. Cert and Key need each other.
+type TLSFiles struct {
+	// CA holds the authorities of the node's certificate. If zero, those of
+	// Endpoint.TLS.
+	CA string
+	// Cert and Key are this client's certificate. If zero, those of
+	// Endpoint.TLS.
+	Cert, Key string
 }
 
 // ParseURL reads an endpoint from a URL:
@@ -54,13 +73,15 @@ type Endpoint struct {
 //	rediss://…   (with TLS)
 //	unix://[user[:password]@]/path/of/socket[?param=value&…]
 //
-// valkey and valkeys mean the same as redis and rediss.
+// valkey and valkeys mean the same as redis and rediss. The host must be named:
+// an empty one is more often an unset variable than this machine.
 //
 // The parameters are db, client_name, protocol, dial_timeout, keepalive and
 // tcp_user_timeout (the last two may be "off"), and with TLS tls_server_name,
-// tls_skip_verify, tls_ca_file, tls_cert_file and tls_key_file. An unknown or
-// repeated parameter is an error. Errors show no part of the URL that may
-// belong to a password that was not percent-encoded.
+// tls_skip_verify, tls_ca_file, tls_cert_file and tls_key_file. The files must
+// be there, and are read again by each Dial. An unknown or repeated parameter is
+// an error. Errors show no part of the URL that may belong to a password that
+// was not percent-encoded.
 func ParseURL(raw string) (Endpoint, error) {
 	e, err := parseURL(raw)
 	if err != nil {
@@ -70,8 +91,9 @@ func ParseURL(raw string) (Endpoint, error) {
 }
 
 // Or returns the endpoint with what it lacks of the credentials, the client
-// name and the dial timeout taken from another. An endpoint with a password
-// takes no user name, which would be that of another password.
+// name, the dial timeout and the configuration of TLS taken from another. An
+// endpoint with a password takes no user name, which would be that of another
+// password. An endpoint without TLS stays without.
 func (e Endpoint) Or(other Endpoint) Endpoint {
 	if e.Password == "" {
 		e.Password = other.Password
@@ -79,7 +101,31 @@ func (e Endpoint) Or(other Endpoint) Endpoint {
 	}
 	e.ClientName = cmp.Or(e.ClientName, other.ClientName)
 	e.DialTimeout = cmp.Or(e.DialTimeout, other.DialTimeout)
+	if e.TLS != nil && other.TLS != nil {
+		e.TLS = e.completed(other.TLS)
+	}
 	return e
+}
+
+// completed returns a copy of another configuration of TLS with what this
+// endpoint's has in its place.
+func (e *Endpoint) completed(other *tls.Config) *tls.Config {
+	config := other.Clone()
+	config.ServerName = cmp.Or(e.TLS.ServerName, config.ServerName)
+	config.InsecureSkipVerify = e.TLS.InsecureSkipVerify || config.InsecureSkipVerify && !e.verifies
+	if e.TLS.RootCAs != nil {
+		config.RootCAs = e.TLS.RootCAs
+	}
+	if e.TLS.Certificates != nil {
+		presents(config, e.TLS.Certificates)
+	}
+	return config
+}
+
+// presents sets the certificates of this side. A GetClientCertificate would
+// outrank them.
+func presents(config *tls.Config, certificates []tls.Certificate) {
+	config.Certificates, config.GetClientCertificate = certificates, nil
 }
 
 // String returns the address, as it stands in errors.
@@ -122,6 +168,11 @@ var (
 	errURLNone    = errors.New("the scheme is missing; write redis://host:port, or rediss://host:port with TLS")
 	errURLScheme  = errors.New("the scheme must be one of redis, rediss, valkey, valkeys, unix")
 	errURLSeveral = errors.New("it holds several URLs; each node needs one of its own")
+	errURLHosts   = errors.New("it names several hosts; write one URL for each: redis://a:6379 and redis://b:6379")
+	errURLHost    = errors.New("the host is empty, as with an unset variable; write redis://localhost:6379 for this machine")
+	errURLIPv6    = errors.New("there is more than one colon in the address; write [ ] around an IPv6 address: redis://[2001:db8::5]:6379")
+	errURLName    = errors.New("the host has a character that no name of a host has")
+	errURLNoPort  = errors.New("the port is empty, as with an unset variable; write redis://host:6379, or no colon")
 	errURLForm    = errors.New("malformed; write redis://user:password@host:port/database, or unix:///path")
 	errURLSyntax  = errors.New("malformed; special characters in user and password must be percent-encoded")
 	errURLEscape  = errors.New("invalid percent-encoding")
@@ -141,12 +192,35 @@ func checkForm(raw string) error {
 		return errors.New("it ends with a blank or a control character")
 	case !found && !strings.HasPrefix(raw, "unix:/") || found && scheme == "":
 		return errURLNone
+	case blank > 0 && strings.Contains(raw[blank:], "://"):
+		return errURLSeveral
 	case blank > 0 && strings.Contains(raw[blank:], "@"):
 		return errors.New("a blank or control character before the @; in user and password a blank is %20")
 	case blank > 0:
 		return errors.New("there is a blank or a control character in it")
-	case strings.Contains(rest, ",") && strings.Contains(rest, "://") && !strings.Contains(rest, "@"):
+	case scheme != "unix" && found:
+		return checkHost(rest)
+	}
+	return nil
+}
+
+// checkHost finds lists of hosts, and addresses of IPv6 without brackets. rest
+// is the URL behind its scheme.
+func checkHost(rest string) error {
+	end := strings.IndexAny(rest+"/", "/?#")
+	host, rest := rest[strings.LastIndexByte(rest[:end], '@')+1:end], rest[end:]
+	list := strings.ContainsAny(host, ",;")
+	switch {
+	case list && strings.HasPrefix(rest, "//"):
 		return errURLSeveral
+	case strings.Contains(rest, "@"):
+		return nil // host is part of a password with a bare /, ? or #
+	case strings.ContainsAny(host+rest, ",;") && strings.Contains(rest, "://"):
+		return errURLSeveral
+	case list:
+		return errURLHosts
+	case strings.Count(host, ":") > 1 && !strings.Contains(host, "["):
+		return errURLIPv6
 	}
 	return nil
 }
@@ -204,10 +278,14 @@ func parseTCP(e *Endpoint, u *url.URL) error {
 		return errURLSyntax
 	}
 	host, port := u.Hostname(), u.Port()
-	if host == "" {
-		host = "localhost"
-	}
-	if port == "" {
+	switch {
+	case host == "":
+		return errURLHost
+	case strings.IndexFunc(host, neverInHost) >= 0:
+		return errURLName
+	case strings.HasSuffix(u.Host, ":"):
+		return errURLNoPort
+	case port == "":
 		port = defaultPort
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
@@ -226,6 +304,14 @@ func parseTCP(e *Endpoint, u *url.URL) error {
 		return fmt.Errorf("the path: %w", err)
 	}
 	return nil
+}
+
+// neverInHost reports whether a character is in no name and no address. The
+// colon and the percent sign are in those of IPv6. Bytes beyond ASCII may be in
+// the names of a NetDial.
+func neverInHost(c rune) bool {
+	letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+	return !letter && c < 0x80 && !strings.ContainsRune("-._:%", c)
 }
 
 func parseUnix(e *Endpoint, u *url.URL) error {
@@ -258,10 +344,9 @@ var params = map[string]func(e *Endpoint, value string) error{
 	"tcp_user_timeout": func(e *Endpoint, value string) error { return setDurationOrOff(&e.TCPUserTimeout, value) },
 	"tls_server_name":  setServerName,
 	"tls_skip_verify":  setSkipVerify,
-	"tls_ca_file":      setCA,
-	// setKeyPair reads the certificate and its key together.
-	"tls_cert_file": func(_ *Endpoint, value string) error { return notEmpty(value) },
-	"tls_key_file":  func(_ *Endpoint, value string) error { return notEmpty(value) },
+	"tls_ca_file":      func(e *Endpoint, value string) error { return setFile(&e.TLSFiles.CA, value) },
+	"tls_cert_file":    func(e *Endpoint, value string) error { return setFile(&e.TLSFiles.Cert, value) },
+	"tls_key_file":     func(e *Endpoint, value string) error { return setFile(&e.TLSFiles.Key, value) },
 }
 
 func parseParams(e *Endpoint, u *url.URL) error {
@@ -286,7 +371,7 @@ func parseParams(e *Endpoint, u *url.URL) error {
 			return fmt.Errorf("parameter %s: %w", name, err)
 		}
 	}
-	return setKeyPair(e, query.Get("tls_cert_file"), query.Get("tls_key_file"))
+	return e.TLSFiles.read(e.TLS)
 }
 
 func setDB(e *Endpoint, value string) error {
@@ -300,12 +385,19 @@ func setDB(e *Endpoint, value string) error {
 
 func setClientName(e *Endpoint, value string) error {
 	e.ClientName = value
-	return checkClientName(value)
+	return cmp.Or(notEmpty(value), checkClientName(value))
 }
 
-// checkClientName applies the servers' own rule. Otherwise the node would
-// refuse HELLO, which holds the name, without saying why.
+// longestName bounds a client name, which is in each handshake and in each
+// answer to CLIENT LIST.
+const longestName = 256
+
+// checkClientName applies the servers' own rule, and a bound. Otherwise the node
+// would refuse HELLO, which holds the name, without saying why.
 func checkClientName(name string) error {
+	if len(name) > longestName {
+		return fmt.Errorf("the client name has %d bytes, more than %d", len(name), longestName)
+	}
 	for i := range len(name) {
 		if name[i] <= ' ' || name[i] > '~' {
 			return fmt.Errorf("the client name %.40q has a character other than printable ASCII, or a blank", name)
@@ -360,33 +452,38 @@ func setSkipVerify(e *Endpoint, value string) error {
 	if err != nil {
 		return errors.New("neither true nor false")
 	}
-	e.TLS.InsecureSkipVerify = skip
+	e.TLS.InsecureSkipVerify, e.verifies = skip, !skip
 	return nil
 }
 
-func setCA(e *Endpoint, path string) error {
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	e.TLS.RootCAs = x509.NewCertPool()
-	if !e.TLS.RootCAs.AppendCertsFromPEM(pem) {
-		return errors.New("no certificate in the file")
-	}
-	return nil
+func setFile(file *string, path string) error {
+	*file = path
+	return notEmpty(path)
 }
 
-func setKeyPair(e *Endpoint, certFile, keyFile string) error {
-	if certFile == "" && keyFile == "" {
+// read puts what the files hold into a configuration of TLS, which may be nil if
+// there are no files.
+func (f TLSFiles) read(config *tls.Config) error {
+	if f.CA != "" {
+		pem, err := os.ReadFile(f.CA)
+		if err != nil {
+			return fmt.Errorf("tls_ca_file: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return errors.New("tls_ca_file: no certificate in the file")
+		}
+	}
+	switch {
+	case f.Cert == "" && f.Key == "":
 		return nil
-	}
-	if certFile == "" || keyFile == "" {
+	case f.Cert == "" || f.Key == "":
 		return errors.New("tls_cert_file and tls_key_file need each other")
 	}
-	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {
 		return fmt.Errorf("tls_cert_file, tls_key_file: %w", err)
 	}
-	e.TLS.Certificates = []tls.Certificate{pair}
+	presents(config, []tls.Certificate{pair})
 	return nil
 }

@@ -21,8 +21,9 @@ func TestParseURL(t *testing.T) {
 	withTLS := &tls.Config{MinVersion: tls.VersionTLS12}
 	for raw, want := range map[string]Endpoint{
 		"redis://a":                      {Network: "tcp", Addr: "a:6379"},
-		"redis://":                       {Network: "tcp", Addr: "localhost:6379"},
-		"redis://:6380":                  {Network: "tcp", Addr: "localhost:6380"},
+		"redis://localhost:6380":         {Network: "tcp", Addr: "localhost:6380"},
+		"redis://a_b-1.x:6380":           {Network: "tcp", Addr: "a_b-1.x:6380"},
+		"redis://u:a,b;c@h:1":            {Network: "tcp", Addr: "h:1", Username: "u", Password: "a,b;c"},
 		"redis://a/":                     {Network: "tcp", Addr: "a:6379"},
 		"valkey://a:1":                   {Network: "tcp", Addr: "a:1"},
 		"REDIS://a:65535/15":             {Network: "tcp", Addr: "a:65535", DB: 15},
@@ -51,6 +52,7 @@ func TestParseURL(t *testing.T) {
 			Network: "tcp", Addr: "a:6379", Protocol: 3,
 			TLS: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: "b", InsecureSkipVerify: true},
 		},
+		"rediss://a?tls_skip_verify=0": {Network: "tcp", Addr: "a:6379", TLS: withTLS, verifies: true},
 	} {
 		got, err := ParseURL(raw)
 		if assert.NoError(t, err, raw) {
@@ -140,6 +142,8 @@ func TestParseURLRefuses(t *testing.T) {
 		"redis://a?client_name=a%20b":        "client_name: ",
 		"redis://a?client_name=%C3%A4":       "client_name: ",
 		"redis://a?client_name=x@y":          "malformed",
+		"redis://a?client_name=":             "client_name: empty",
+		"rediss://a?tls_ca_file=":            "tls_ca_file: empty",
 		"redis://a?dial_timeout=5":           "dial_timeout: not a positive",
 		"redis://a?dial_timeout=0s":          "dial_timeout: not a positive",
 		"redis://a?dial_timeout=off":         "dial_timeout: not a positive",
@@ -163,6 +167,119 @@ func TestParseURLRefuses(t *testing.T) {
 		}
 		assert.True(t, e == Endpoint{}, raw)
 	}
+}
+
+// A part that is missing, as where a variable of the shell is not set, is an
+// error: the node would be another one (R1).
+func TestParseURLRefusesAnEmptyHostOrPort_R1(t *testing.T) {
+	for raw, text := range map[string]string{
+		"redis://": "the host is empty", "redis://:6379": "the host is empty", "rediss:///1": "the host is empty",
+		"redis://u:hunter2@": "the host is empty", "valkey://u:hunter2@:6379/1": "the host is empty", "redis://[]:6379": "malformed",
+		"redis://?db=1": "the host is empty", "valkeys://:": "the host is empty",
+		"redis://a:": "the port is empty", "redis://a:/1": "the port is empty", "rediss://[::1]:": "the port is empty",
+		"redis://u:hunter2@a:?db=1": "the port is empty", "redis://$HOST:6379": "character", "redis://a&b": "character",
+	} {
+		_, err := ParseURL(raw)
+		if assert.ErrorContains(t, err, text, raw) {
+			assert.NotContains(t, err.Error(), "hunter2", "R27")
+		}
+	}
+	for _, network := range []string{"", "tcp", "tcp4", "tcp6"} {
+		cfg := Config{Endpoint: Endpoint{Network: network, Addr: ":6379"}}
+		assert.ErrorContains(t, cfg.Check(), "the host is empty", network)
+	}
+}
+
+// Lists of hosts, and IPv6 addresses without brackets, would be one node with a
+// strange name. The error has the right form (R1).
+func TestParseURLRefusesListsAndBareIPv6_R1(t *testing.T) {
+	for _, raw := range []string{
+		"redis://a:7001,b:7002,c:7003", "redis://a,b,c", "redis://u:hunter2@a:7001,b:7002", "redis://a:7001;b:7002", "redis://a;b/1",
+		"redis://a:7001,b", "redis://a,b:7002?db=1", "valkeys://[::1]:1,[::2]:2", "redis://u:h,unter2@a,b", "redis://a,",
+	} {
+		_, err := ParseURL(raw)
+		if assert.ErrorIs(t, err, errURLHosts, raw) {
+			assert.ErrorContains(t, err, "redis://a:6379 and redis://b:6379")
+		}
+	}
+	for _, raw := range []string{
+		"redis://a,redis://b", "redis://u:hunter2@a:1,redis://u:hunter2@b:1", "redis://a:1;redis://b:1", "redis://a:1 redis://b:1",
+		"redis://u:hunter2@a redis://u:hunter2@b", "redis://a/1,redis://b/1", "redis://a\tredis://b", "redis://a?db=1,redis://b",
+	} {
+		_, err := ParseURL(raw)
+		assert.ErrorIs(t, err, errURLSeveral, raw)
+	}
+	for _, raw := range []string{
+		"redis://2001:db8::5", "redis://::1", "redis://2001:db8::5:6379", "rediss://fd00::ab/1", "redis://u:hunter2@::1:6379", "redis://a:1:2",
+	} {
+		_, err := ParseURL(raw)
+		if assert.ErrorIs(t, err, errURLIPv6, raw) {
+			assert.ErrorContains(t, err, "[2001:db8::5]:6379")
+			assert.NotContains(t, err.Error(), "hunter2", "R27")
+		}
+	}
+}
+
+// A name of a megabyte would be in each handshake and in each answer to CLIENT
+// INFO, which the limits of a reply would then refuse (R26).
+func TestClientNamesAreBounded_R26(t *testing.T) {
+	cfg := Config{Endpoint: Endpoint{Addr: "a:1", ClientName: strings.Repeat("n", 256)}}
+	assert.NoError(t, cfg.Check())
+	for _, size := range []int{257, 1 << 20} {
+		cfg.ClientName = strings.Repeat("n", size)
+		err := cfg.Check()
+		if assert.ErrorContains(t, err, "more than 256") {
+			assert.Less(t, len(err.Error()), 100)
+		}
+		_, err = ParseURL("redis://a?client_name=" + cfg.ClientName)
+		assert.ErrorContains(t, err, "more than 256")
+	}
+}
+
+// What the URL says outranks another endpoint's configuration of TLS, and what
+// it does not say is taken from there. Neither is changed.
+func TestTheURLOutranksTheOtherTLS_R27(t *testing.T) {
+	certs, others := newCertificates(t), newCertificates(t)
+	dir := t.TempDir()
+	for name, pem := range map[string][]byte{"ca": certs.caPEM, "cert": certs.certPEM, "key": certs.keyPEM} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem, 0o600))
+	}
+	asked := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &others.pair, nil }
+	base := &tls.Config{
+		ServerName: "base", InsecureSkipVerify: true, RootCAs: others.pool, Certificates: []tls.Certificate{others.pair},
+		GetClientCertificate: asked, NextProtos: []string{"x"}, MinVersion: tls.VersionTLS13,
+	}
+	for query, check := range map[string]func(got *tls.Config){
+		"": func(got *tls.Config) {
+			require.True(t, got.InsecureSkipVerify)
+			require.Equal(t, "base", got.ServerName)
+		},
+		"tls_skip_verify=true":  func(got *tls.Config) { require.True(t, got.InsecureSkipVerify) },
+		"tls_skip_verify=false": func(got *tls.Config) { require.False(t, got.InsecureSkipVerify) },
+		"tls_server_name=own":   func(got *tls.Config) { require.Equal(t, "own", got.ServerName) },
+		"tls_ca_file=" + dir + "/ca": func(got *tls.Config) {
+			require.True(t, got.RootCAs.Equal(certs.pool))
+			require.NotNil(t, got.GetClientCertificate)
+		},
+		"tls_cert_file=" + dir + "/cert&tls_key_file=" + dir + "/key": func(got *tls.Config) {
+			require.Equal(t, certs.pair.Certificate, got.Certificates[0].Certificate)
+			require.Nil(t, got.GetClientCertificate, "crypto/tls would ask it, and not take the URL's")
+			require.True(t, got.RootCAs.Equal(others.pool))
+		},
+	} {
+		e, err := ParseURL("rediss://a?" + query)
+		require.NoError(t, err)
+		got := e.Or(Endpoint{TLS: base}).TLS
+		check(got)
+		require.Equal(t, []string{"x"}, got.NextProtos)
+		require.EqualValues(t, tls.VersionTLS13, got.MinVersion)
+		require.NotSame(t, base, got)
+		require.Equal(t, "base", base.ServerName)
+		require.True(t, base.InsecureSkipVerify && base.RootCAs.Equal(others.pool) && base.GetClientCertificate != nil)
+	}
+	plain, err := ParseURL("redis://a")
+	require.NoError(t, err)
+	require.Nil(t, plain.Or(Endpoint{TLS: base}).TLS)
 }
 
 // R27: whichever part of a URL an unescaped password ends up in, no error shows

@@ -42,6 +42,13 @@ func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
 		"… as a unix socket":    {Config{Nodes: Nodes("unix:///s", "unix:///s?db=1")}, "named twice"},
 		"an empty URL":          {Config{Nodes: Nodes("")}, "Nodes[0]: URL: it is empty"},
 		"a blank after a comma": {Config{Nodes: Nodes("redis://a", " redis://b")}, "Nodes[1]: URL: it begins with a blank"},
+		"no host":               {Config{Nodes: Nodes("redis://a", "redis://:6379")}, "Nodes[1] (:6379): URL: the host is empty"},
+		"no port":               {Config{Nodes: Nodes("redis://a:")}, "Nodes[0] (a:): URL: the port is empty"},
+		"a list of hosts":       {Config{Nodes: Nodes("redis://u:hunter2@a:1,b:2")}, "Nodes[0]: URL: it names several hosts"},
+		"a list with ;":         {Config{Nodes: Nodes("redis://a:1;b:2")}, "Nodes[0]: URL: it names several hosts"},
+		"IPv6 without brackets": {Config{Nodes: Nodes("redis://2001:db8::5")}, "URL: there is more than one colon"},
+		"a name of a megabyte":  {Config{Nodes: Nodes(five...), ClientName: strings.Repeat("n", 1<<20)}, "the client name has 1048576 bytes"},
+		"a prefix of as much":   {Config{Nodes: Nodes(five...), Prefix: strings.Repeat("p", 1<<20)}, "the Prefix has 1048576 bytes, more than 1024"},
 		"several in one":        {Config{Nodes: Nodes("redis://a,redis://b")}, "Nodes[0]: URL: it holds several URLs"},
 		"the host is named":     {Config{Nodes: Nodes("redis://a", "redis://u:hunter2@b:7000/x")}, "Nodes[1] (b:7000): URL: the path: not the number"},
 		"no host, no password":  {Config{Nodes: Nodes("redis://u:hunter2/@b")}, "Nodes[0]: URL: malformed; special characters"},
@@ -425,27 +432,42 @@ func TestCredentialsAndNamesReachTheNodes(t *testing.T) {
 }
 
 func TestTheURLsTLSParametersCompleteTheConfigs(t *testing.T) {
-	base := &tls.Config{ServerName: "base", NextProtos: []string{"x"}, MinVersion: tls.VersionTLS13}
+	base := &tls.Config{ServerName: "base", NextProtos: []string{"x"}, InsecureSkipVerify: true}
 	for url, check := range map[string]func(*tls.Config){
-		"rediss://a":                        func(c *tls.Config) { require.Equal(t, "base", c.ServerName); require.False(t, c.InsecureSkipVerify) },
+		"rediss://a":                        func(c *tls.Config) { require.Equal(t, "base", c.ServerName); require.True(t, c.InsecureSkipVerify) },
 		"rediss://a?tls_server_name=own":    func(c *tls.Config) { require.Equal(t, "own", c.ServerName) },
-		"rediss://a?tls_skip_verify=true":   func(c *tls.Config) { require.True(t, c.InsecureSkipVerify) },
 		"valkeys://a?tls_skip_verify=false": func(c *tls.Config) { require.False(t, c.InsecureSkipVerify) },
 	} {
-		config := &Config{TLS: base}
-		node, err := config.endpoint(url)
+		node, err := (&Config{TLS: base}).endpoint(url)
 		require.NoError(t, err)
 		check(node.TLS)
 		require.Equal(t, []string{"x"}, node.TLS.NextProtos, url)
-		require.EqualValues(t, tls.VersionTLS13, node.TLS.MinVersion)
 		require.Equal(t, "base", base.ServerName, "the user's own was changed")
 	}
-	plain, err := (&Config{TLS: base}).endpoint("redis://a")
-	require.NoError(t, err)
-	require.Nil(t, plain.TLS, "the URL does not ask for TLS")
 	without, err := (&Config{}).endpoint("rediss://a")
 	require.NoError(t, err)
 	require.NotNil(t, without.TLS)
+}
+
+// A Config with TLS and a URL without would send the password in clear, and no
+// one would notice (R27).
+func TestConfigTLSNeedsURLsWithTLS_R27(t *testing.T) {
+	for _, url := range []string{"redis://a", "valkey://u:hunter2@a:1/2", "unix:///s", "redis://a?protocol=2"} {
+		for _, nodes := range [][]string{{url}, {"rediss://b", url}, {url, "rediss://b"}} {
+			client, err := New(t.Context(), Config{
+				Nodes: Nodes(nodes...), Password: "hunter2", TLS: &tls.Config{},
+				NetDial: func(context.Context, string, string) (net.Conn, error) {
+					t.Error("it was dialed")
+					return nil, errors.New("no")
+				},
+			})
+			require.ErrorIs(t, err, ErrConfig)
+			require.Nil(t, client)
+			require.ErrorContains(t, err, "asks for no TLS")
+			require.ErrorContains(t, err, "rediss://")
+			require.NotContains(t, err.Error(), "hunter2")
+		}
+	}
 }
 
 // The context of New bounds only New: it ends the wait for the first

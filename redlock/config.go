@@ -35,7 +35,8 @@ type Config struct {
 	// makes them from URLs.
 	Nodes []Node
 	// Prefix is put before every resource to make its key. If zero, the
-	// resource is the key, as in other implementations of the algorithm.
+	// resource is the key, as in other implementations of the algorithm. It has
+	// at most 1,024 bytes.
 	Prefix string
 	// MaxTTL is the longest TTL that any client of this deployment asks for;
 	// the client refuses longer ones with ErrTTL. It is also how long a node
@@ -58,9 +59,10 @@ type Config struct {
 	// user name is used only if the URL has no user name either. If zero, none
 	// are sent.
 	Username, Password string
-	// TLS is used for nodes whose URL asks for TLS; parameters of the URL take
-	// precedence. If nil, the server's name is verified with the system's
-	// roots.
+	// TLS is the configuration of TLS; parameters of a node's URL take
+	// precedence. If it is set, each node's URL must ask for TLS: otherwise New
+	// returns ErrConfig (R27). If nil, nodes whose URL asks for TLS are verified
+	// by their name and the system's roots.
 	TLS *tls.Config
 	// NetDial connects to a node, by network ("tcp" or "unix") and address; TLS
 	// is added on top of it. If nil, a net.Dialer is used.
@@ -68,8 +70,8 @@ type Config struct {
 	// DialTimeout bounds one attempt to connect and shake hands, unless the URL
 	// sets it. If zero, 5 s.
 	DialTimeout time.Duration
-	// ClientName is what CLIENT LIST shows: printable ASCII without spaces. If
-	// zero, none is set.
+	// ClientName is what CLIENT LIST shows: at most 256 bytes of printable ASCII
+	// without spaces. If zero, none is set.
 	ClientName string
 	// ProbeAfter is how long a connection may be idle before it is probed with
 	// PING. If a server or proxy closes an idle connection earlier than that,
@@ -239,6 +241,9 @@ func (config *Config) complete() {
 	}
 }
 
+// longestPrefix is as long as the longest resource (R19).
+const longestPrefix = 1024
+
 // check returns an error for values that cannot be intended.
 func (config *Config) check() error {
 	if n := len(config.Nodes); n < 1 || n > multiplex.MaxNodes {
@@ -268,6 +273,9 @@ func (config *Config) check() error {
 	}
 	if config.Owner != "" && !pure.Owner(config.Owner) {
 		return fmt.Errorf("the Owner has %d bytes: they must be 1 to %d, printable ASCII without blanks", len(config.Owner), pure.LongestOwner)
+	}
+	if n := len(config.Prefix); n > longestPrefix {
+		return fmt.Errorf("the Prefix has %d bytes, more than %d", n, longestPrefix)
 	}
 	if config.MaxTries < 0 {
 		return fmt.Errorf("MaxTries is negative: %d", config.MaxTries)
@@ -311,10 +319,11 @@ func (config *Config) endpoint(raw string) (conn.Config, error) {
 	}
 	endpoint = endpoint.Or(conn.Endpoint{
 		Username: config.Username, Password: config.Password,
-		ClientName: config.ClientName, DialTimeout: config.DialTimeout,
+		ClientName: config.ClientName, DialTimeout: config.DialTimeout, TLS: config.TLS,
 	})
-	if endpoint.TLS != nil {
-		endpoint.TLS = mergeTLS(config.TLS, endpoint.TLS)
+	if config.TLS != nil && endpoint.TLS == nil {
+		return conn.Config{}, errors.New("Config.TLS is set, but the URL asks for no TLS, so that the password would be sent in clear; " +
+			"write rediss://, or give the nodes with TLS its parameters in their URLs")
 	}
 	node := conn.Config{Endpoint: endpoint, NetDial: config.NetDial, Conceal: config.Prefix}
 	return node, node.Check()
@@ -335,30 +344,11 @@ func (config *Config) durable() multiplex.Set {
 // nothing where it might be part of a password (R27).
 func hostOf(raw string) string {
 	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" || strings.Contains(u.Host, ",") ||
+	if err != nil || u.Host == "" || strings.ContainsAny(u.Host, ",;") ||
 		strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@") {
 		return ""
 	}
 	return " (" + u.Host + ")"
-}
-
-// mergeTLS adds the parameters of a URL to the configuration.
-func mergeTLS(base, url *tls.Config) *tls.Config {
-	if base == nil {
-		return url
-	}
-	merged := base.Clone()
-	if url.ServerName != "" {
-		merged.ServerName = url.ServerName
-	}
-	if url.RootCAs != nil {
-		merged.RootCAs = url.RootCAs
-	}
-	if url.Certificates != nil {
-		merged.Certificates = url.Certificates
-	}
-	merged.InsecureSkipVerify = merged.InsecureSkipVerify || url.InsecureSkipVerify
-	return merged
 }
 
 // ErrConfig is returned by New for a Config that cannot work; the error says

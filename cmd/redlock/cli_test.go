@@ -149,6 +149,25 @@ func TestNoResourceIsTakenFromBehindTheDashes(t *testing.T) {
 	}
 }
 
+// Where a variable of the shell is not set, the rest of the list, or this
+// machine, would be another set of masters (R1).
+func TestAMissingURLOrHostIsAnError_R1(t *testing.T) {
+	for list, says := range map[string]string{
+		"redis://a:1,,redis://c:1": "there is no URL", "redis://a:1,redis://b:1,": "there is no URL", ",redis://b:1": "there is no URL",
+		"redis://a:1,redis://:6379": "host is empty", "redis://:6379,redis://:6380,redis://:6381": "host is empty", "redis://a:": "port is empty",
+		"redis://a:1,redis://a:1;b:1": "several hosts", "redis://::1": "[2001:db8::5]:6379",
+	} {
+		for _, args := range [][]string{{"run", "r", "--", "true"}, {"init"}, {"doctor"}, {"status", "r"}} {
+			r := within(append(args[:1:1], append([]string{"--nodes=" + list}, args[1:]...)...)...)
+			require.Equal(t, exitUsage, r.code, "%s %v: %s", args[0], list, r.stderr)
+			require.Contains(t, r.stderr, says, args[0])
+		}
+	}
+	r := within("status", "--nodes=redis://a:1", "--durable=redis://a:1,,", "r")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "there is no URL")
+}
+
 // A wrong URL may have a password in the wrong place (R27).
 func TestUsageShowsNoPassword_R27(t *testing.T) {
 	r := within("run", "--nodes=redis://:sec/ret@host:1", "r", "--", "true")

@@ -30,14 +30,17 @@ func Bytes() kong.Option {
 	}))
 }
 
+var errMissing = errors.New("there is no URL between two commas, or before or behind one: is a variable not set?")
+
 // SplitURLs splits lists as they are in a crontab, a YAML block or a
 // here-document: with commas, blanks and line breaks between the URLs. A comma
 // after a backslash belongs to the URL. Nothing between two commas is an error,
-// since a variable that is not set would make another deployment of the rest; a
-// comma may end a list.
+// since a variable that is not set would make another deployment of the rest.
+// So is nothing before the first comma, and behind the last one, unless the list
+// has several lines.
 func SplitURLs(lists ...string) (urls []string, err error) {
 	for _, list := range lists {
-		between := false // two commas, but for blanks
+		between := strings.Trim(list, ", \t\r\n") != "" // two commas, but for blanks
 		for _, word := range strings.Fields(list) {
 			for word != "" {
 				url, rest, comma := cutURL(word)
@@ -45,10 +48,13 @@ func SplitURLs(lists ...string) (urls []string, err error) {
 				case url != "":
 					urls = append(urls, url)
 				case between:
-					return nil, errors.New("there is no URL between two commas: is a variable not set?")
+					return nil, errMissing
 				}
 				word, between = rest, comma
 			}
+		}
+		if between && urls != nil && !strings.Contains(list, "\n") {
+			return nil, errMissing
 		}
 	}
 	return urls, nil

@@ -59,12 +59,12 @@ func TestSplitURLsTakesBytesAndSeesWhatIsMissing(t *testing.T) {
 	urls, err := SplitURLs("redis://a", "redis://:\xe9@b unix:///c\\,d")
 	require.NoError(t, err)
 	require.Equal(t, want, urls)
-	for list, want := range map[string][]string{" , \n": nil, "": nil, `a\b\\,c\`: {`a\b\\`, `c\`}, "a,": {"a"}} {
+	for list, want := range map[string][]string{" , \n": nil, "": nil, `a\b\\,c\`: {`a\b\\`, `c\`}, "a,\n": {"a"}} {
 		urls, err := SplitURLs(list)
 		require.NoError(t, err)
 		require.Equal(t, want, urls, "%q", list)
 	}
-	for _, list := range []string{"a,,b", "a, ,b", "a,\n,b", "a,b,,"} {
+	for _, list := range []string{"a,,b", "a, ,b", "a,\n,b", "a,b,,", "a,", ",b", " ,a", "a, "} {
 		_, err := SplitURLs(list)
 		require.ErrorContains(t, err, "between two commas", "%q", list)
 	}
