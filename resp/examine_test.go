@@ -203,6 +203,9 @@ func sameOwn(v resp.Value, i *item) bool {
 }
 
 func sameDouble(f float64, ok bool, text []byte) bool {
+	if bytes.Contains(bytes.ToLower(text), []byte("nan")) {
+		return ok && math.IsNaN(f) // ParseFloat knows it without a sign only
+	}
 	want, err := strconv.ParseFloat(string(text), 64)
 	return ok == (err == nil) && (f == want || math.IsNaN(f) && math.IsNaN(want))
 }

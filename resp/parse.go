@@ -297,10 +297,9 @@ func isInteger[S ~string | ~[]byte](b S) bool {
 }
 
 // isDouble reports whether b is a double:
-// [+|-] digits [. digits] [e|E [+|-] digits], inf, -inf or nan.
+// [+|-] digits [. digits] [e|E [+|-] digits], inf, -inf or what isNaN accepts.
 func isDouble(b []byte) bool {
-	switch string(b) {
-	case "inf", "-inf", "nan": // the specification has no "+inf" and no "-nan"
+	if string(b) == "inf" || string(b) == "-inf" || isNaN(b) { // the specification has no "+inf"
 		return true
 	}
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
@@ -321,6 +320,30 @@ func isDouble(b []byte) bool {
 		return isInteger(b[1:])
 	}
 	return len(b) == 0
+}
+
+// isNaN reports whether b is nan as C's printf writes it: [+|-] nan, in any case,
+// and what is within ( ) behind it. The specification has only "nan", but
+// redis-server 7.0 sends what printf writes, which is "-nan" for 0/0 on x86.
+func isNaN(b []byte) bool {
+	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
+		b = b[1:]
+	}
+	if len(b) < 3 || b[0]|0x20 != 'n' || b[1]|0x20 != 'a' || b[2]|0x20 != 'n' {
+		return false
+	}
+	b = b[3:]
+	return len(b) == 0 || len(b) > 1 && b[0] == '(' && b[len(b)-1] == ')' && isWord(b[1:len(b)-1])
+}
+
+// isWord reports whether b has only letters, digits and underscores.
+func isWord(b []byte) bool {
+	for _, c := range b {
+		if letter := c|0x20 >= 'a' && c|0x20 <= 'z'; !letter && c != '_' && countDigits([]byte{c}) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // countDigits returns how many decimal digits begin b.

@@ -175,8 +175,8 @@ var (
 	// "[<+|->]<value>", and a big number likewise.
 	integerOf = regexp.MustCompile(`\A[+-]?[0-9]+\z`)
 	// "[<+|->]<integral>[.<fractional>][<E|e>[sign]<exponent>]", "inf", "-inf"
-	// and "nan".
-	doubleOf = regexp.MustCompile(`\A([+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|-?inf|nan)\z`)
+	// and "nan", and NaN as C's printf writes it.
+	doubleOf = regexp.MustCompile(`\A([+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|-?inf|[+-]?(?i:nan)(\([0-9A-Za-z_]*\))?)\z`)
 	lengthOf = regexp.MustCompile(`\A[0-9]+\z`)
 )
 

@@ -97,6 +97,9 @@ func (v Value) Float64() (f float64, ok bool) {
 		return 0, false
 	}
 	b := v.content()
+	if isNaN(b) {
+		return math.NaN(), true // ParseFloat knows none with a sign
+	}
 	// ParseFloat keeps nothing of the string; a conversion would allocate for
 	// more than 32 digits.
 	f, err := strconv.ParseFloat(unsafe.String(unsafe.SliceData(b), len(b)), 64)

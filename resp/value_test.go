@@ -218,6 +218,10 @@ func TestFloat64(t *testing.T) {
 		assert.True(t, ok, wire)
 		assert.Equal(t, want, f, wire)
 	}
+	for _, nan := range []string{"nan", "-nan", "+nan", "NaN", "-NAN", "nan(0x7ff8)", "-nan(ind)"} {
+		f, ok := decode(t, ","+nan+"\r\n").Float64()
+		assert.True(t, ok && math.IsNaN(f), nan)
+	}
 	f, ok := decode(t, ",-0\r\n").Float64()
 	assert.True(t, ok && f == 0 && math.Signbit(f))
 	f, ok = decode(t, ",-1e999\r\n").Float64()
