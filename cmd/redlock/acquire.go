@@ -50,6 +50,11 @@ func (c *acquireCommand) acquire(p *process, d *deployment, o *outcome) error {
 	if err := checkResource(c.Resource); err != nil {
 		return err
 	}
+	if !c.without() {
+		if err := d.notWithin(c.Resource); err != nil {
+			return err
+		}
+	}
 	client, err := d.openFor(p, c.TTL, c.bound(d), c.Fenced)
 	if err != nil {
 		return err

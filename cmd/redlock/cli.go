@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/redmux/redmux/cmd/internal/commandline"
+	"github.com/redmux/redmux/conn"
 )
 
 // cli is the command line. Each field is a command.
@@ -119,7 +120,11 @@ func (p *process) fail(err error) int {
 		return exitPipe
 	}
 	if !silent(err) {
-		fmt.Fprintf(p.stderr, "redlock: %s\n", message(err))
+		text := message(err)
+		if conn.ErrorClass(err) == conn.ClassNoAuth {
+			text = withheld(text)
+		}
+		fmt.Fprintf(p.stderr, "redlock: %s\n", text)
 	}
 	return exitCode(err)
 }

@@ -69,7 +69,7 @@ func (d *deployment) config(p *process) (redlock.Config, error) {
 	if d.PasswordEnv != "" {
 		// Without a password the nodes would answer every command with NOAUTH.
 		if password = os.Getenv(d.PasswordEnv); password == "" {
-			return redlock.Config{}, usagef("--password-env: the environment variable %s is empty", d.PasswordEnv)
+			return redlock.Config{}, usagef("%s", withheld("--password-env: the environment variable "+d.PasswordEnv+" is empty"))
 		}
 	} else if d.User != "" {
 		return redlock.Config{}, usagef("--user needs --password-env")

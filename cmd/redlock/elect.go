@@ -17,6 +17,7 @@ import (
 // electCommand runs a command on the one of several machines that leads.
 type electCommand struct {
 	lifetime
+	passing
 	KillAfter time.Duration `default:"5s" placeholder:"DURATION" help:"Time between TERM and KILL for a command that must stop (${default}); at most a third of the TTL, and less if the validity of the lock ends sooner."`
 
 	Name    string   `arg:"" help:"The name of the election, which is the resource of its lock: 1 to 1,024 bytes."`
@@ -60,6 +61,9 @@ func (c *electCommand) Run(p *process, d *deployment) error {
 	if err := checkResource(c.Name); err != nil {
 		return err
 	}
+	if err := d.notWithin(c.Name); err != nil {
+		return err
+	}
 	path, err := look(c.Command[0])
 	if err != nil {
 		return err
@@ -74,7 +78,7 @@ func (c *electCommand) Run(p *process, d *deployment) error {
 	defer shut(client)
 	r := startRelay(p.signals)
 	defer r.end()
-	term := electedTerm{electCommand: c, process: p, relay: r, path: path}
+	term := electedTerm{electCommand: c, process: p, deployment: d, relay: r, path: path}
 	term.election = client.Election(c.Name, redlock.ElectionOptions{
 		TTL: c.TTL, Rest: restAfterLoss, TermDone: term.over,
 	})
@@ -97,10 +101,11 @@ func candidate() string {
 // An electedTerm is the latest term of a candidate.
 type electedTerm struct {
 	*electCommand
-	process  *process
-	relay    *relay
-	path     string
-	election *redlock.Election
+	process    *process
+	deployment *deployment
+	relay      *relay
+	path       string
+	election   *redlock.Election
 
 	ended bool // the command has ended, and was not stopped for a loss
 	end   supervise.Ending
@@ -122,7 +127,7 @@ func (t *electedTerm) lead(ctx context.Context, _ uint64) error {
 	defer guard.End()
 	hold, _ := redlock.FromContext(ctx)
 	t.end, err = superviseCommand(t.process, guard, &supervise.Command{
-		Path: t.path, Args: t.Command, Hold: hold, Resource: t.Name, TTL: t.TTL, KillAfter: t.KillAfter, Signals: signals,
+		Path: t.path, Args: t.Command, Env: t.deployment.environment(t.PassCredentials, t.Name), Hold: hold, Resource: t.Name, TTL: t.TTL, KillAfter: t.KillAfter, Signals: signals,
 	})
 	if t.end.Lost || errors.Is(err, supervise.ErrLost) {
 		// The command was stopped early enough, so the lock may be ours still.

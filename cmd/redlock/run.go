@@ -23,6 +23,7 @@ type runCommand struct {
 	lifetime
 	fencing
 	form
+	passing
 	ConflictExitCode int           `short:"E" name:"conflict-exit-code" default:"75" placeholder:"CODE" help:"Exit code if another client holds the lock (${default})."`
 	MinHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Keep the lock for at least this long, even if the command ends sooner: for a job that several machines start at once. At most the TTL."`
 	MaxHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Stop a command that takes longer: exit code 124."`
@@ -38,7 +39,9 @@ type runCommand struct {
 
 // Help is what --help shows below the first line.
 func (*runCommand) Help() string {
-	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, to which redlock forwards INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT. Standard input, output and error are the command's own. Its environment has REDLOCK_RESOURCE, the resource (with --also, all of them, separated by a comma and a blank); REDLOCK_UNTIL, when the lock would end if it were not renewed (RFC 3339, not updated by renewals); with --fenced, REDLOCK_FENCE, a number that is higher than that of any lock before (with --also, on any of the resources); and REDLOCK_RUN, which marks everything that the command starts: a random id, after the ids of the runs around this one.
+	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, to which redlock forwards INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT. Standard input, output and error are the command's own. Its environment has REDLOCK_RESOURCE, the resource (with --also, all of them, separated by a comma and a blank); REDLOCK_UNTIL, when the lock would end if it were not renewed (RFC 3339, not updated by renewals); with --fenced, REDLOCK_FENCE, a number that is higher than that of any lock before (with --also, on any of the resources); REDLOCK_RUN, which marks everything that the command starts: a random id, after the ids of the runs around this one; and REDLOCK_HELD, fingerprints of the locks, by which a redlock command within sees that it would wait for itself, and refuses to.
+
+Passwords are taken out of that environment: the variable of --password-env, and those in REDLOCK_NODES and REDLOCK_DURABLE, whose addresses stay. So redlock commands within work where the masters ask for no password. Where they do, they ask each client anew, and there is no way without it: give --pass-credentials if the command may know it.
 
 When the lock is lost, or cannot be renewed in time, the whole group gets TERM, and then KILL, early enough to be dead before the validity ends. If redlock itself is stopped or killed (even with KILL), a second process, the guard, kills the group: at once if redlock is gone, otherwise at the end of the validity. A command that becomes the leader of another group or session, as timeout and setsid do, is treated in the same way. On Linux, so is everything else that has left the group, even deep within a script: it is found in /proc by REDLOCK_RUN in its environment. It gets TERM and KILL, but not the forwarded signals.
 
@@ -126,6 +129,12 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 			return err
 		}
 	}
+	// A permit may be taken beside one's own if there are others.
+	if !c.without() && (c.Permits == nil || *c.Permits == 1) {
+		if err := d.notWithin(c.resources()...); err != nil {
+			return err
+		}
+	}
 	path, err := look(c.Command[0])
 	if err != nil {
 		return err
@@ -148,7 +157,7 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 		return asked.held(err, c.ConflictExitCode, c.Quiet)
 	}
 	started := time.Now()
-	end, err := c.supervise(p, hold, path, guard)
+	end, err := c.supervise(p, d, hold, path, guard)
 	guard.End() // it must not kill what the command left running if the release takes long
 	if err == nil {
 		o.CommandExitCode, o.RanMS = &end.Code, number(milliseconds(time.Since(started)))
@@ -212,10 +221,10 @@ func startError(err error) error {
 
 // supervise runs the command until it has ended. It returns an error if the
 // command was not started.
-func (c *runCommand) supervise(p *process, hold *redlock.Hold, path string, guard *supervise.Guard) (supervise.Ending, error) {
+func (c *runCommand) supervise(p *process, d *deployment, hold *redlock.Hold, path string, guard *supervise.Guard) (supervise.Ending, error) {
 	return superviseCommand(p, guard, &supervise.Command{
-		Path: path, Args: c.Command, Hold: hold, Resource: hold.Resource(), TTL: c.TTL, KillAfter: c.KillAfter, MaxHold: c.MaxHold,
-		Signals: p.signals,
+		Path: path, Args: c.Command, Env: d.environment(c.PassCredentials, c.resources()...), Hold: hold, Resource: hold.Resource(),
+		TTL: c.TTL, KillAfter: c.KillAfter, MaxHold: c.MaxHold, Signals: p.signals,
 	})
 }
 

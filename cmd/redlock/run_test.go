@@ -750,7 +750,7 @@ func TestRunThatLosesItsLockBeforeTheStart_R15(t *testing.T) {
 	guard, err := supervise.StartGuard(p.stderr)
 	require.NoError(t, err)
 	defer guard.End()
-	end, err := c.supervise(p, hold, path, guard)
+	end, err := c.supervise(p, new(deployment), hold, path, guard)
 	require.Equal(t, exitLost, exitCode(c.verdict(p, hold, end, err)))
 	require.False(t, exists(never))
 }

@@ -45,6 +45,9 @@ func (s *tokenSource) text(p *process) (string, error) {
 		return "", usagef("no token: name a file with --token-file, or set %s", tokenVariable)
 	case "-":
 	default:
+		if err := ownLinks(s.TokenFile); err != nil {
+			return "", usagef("--token-file %s: %w", quoted(s.TokenFile), err)
+		}
 		file, err := os.Open(s.TokenFile)
 		if err != nil {
 			return "", usagef("--token-file %s: %w", quoted(s.TokenFile), causeOf(err))
@@ -86,6 +89,9 @@ func openTokenSink(p *process, path string) (*tokenSink, error) {
 		return &tokenSink{stdout: p.stdout}, nil
 	}
 	named := path
+	if err := ownLinks(path); err != nil {
+		return nil, usagef("--token-file %s: %w", quoted(named), err)
+	}
 	// Replace the file, not the link that leads to it, and nothing like
 	// /dev/null or the pipe behind /dev/stdout.
 	if real, err := filepath.EvalSymlinks(path); err == nil {

@@ -44,7 +44,7 @@ func StartGuard(stderr io.Writer) (*Guard, error) {
 	id := newID()
 	cmd := exec.Command(ownPath(), guardArgument, id)
 	cmd.Args[0] = "redlock"
-	cmd.Env = without(os.Environ(), markVariable) // it must survive the end of a run around this one
+	cmd.Env = without(os.Environ(), MarkVariable) // it must survive the end of a run around this one
 	cmd.Stdin = orders
 	if file, ok := stderr.(*os.File); ok {
 		cmd.Stderr = file

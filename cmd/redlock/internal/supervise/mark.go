@@ -15,8 +15,9 @@ import (
 // and that of a guard holds none, so that neither kills the other, and the guard
 // of an inner run still works when the outer run kills the inner wrapper.
 
-// markVariable holds the ids, the innermost last, with commas between them.
-const markVariable = "REDLOCK_RUN"
+// MarkVariable is the variable of the environment that holds the ids, the
+// innermost last, with commas between them.
+const MarkVariable = "REDLOCK_RUN"
 
 const (
 	idBytes   = 16 // random, so no two runs share an id
@@ -66,7 +67,7 @@ func carries(environ []byte, id string) bool {
 		return false
 	}
 	for setting := range bytes.SplitSeq(environ, []byte{0}) {
-		value, ok := bytes.CutPrefix(setting, []byte(markVariable+"="))
+		value, ok := bytes.CutPrefix(setting, []byte(MarkVariable+"="))
 		if !ok {
 			continue
 		}

@@ -49,12 +49,12 @@ func TestAHuntGoesOnWhileStraysTurnUp_R13(t *testing.T) {
 	h.deadline = time.Now().Add(patience)
 	pids := fakeProc(t, h, 10)
 	next := len(pids) - 1
-	setEnviron(t, h, pids[next], markVariable+"="+id)
+	setEnviron(t, h, pids[next], MarkVariable+"="+id)
 	h.open = func(pid, _ int) (int, error) {
 		require.Equal(t, pids[next], pid)
 		setEnviron(t, h, pid, "A=1")
 		if next--; next >= 0 {
-			setEnviron(t, h, pids[next], markVariable+"="+id)
+			setEnviron(t, h, pids[next], MarkVariable+"="+id)
 		}
 		return -1, unix.ESRCH
 	}

@@ -18,6 +18,10 @@ type Command struct {
 	// says why it stops the command.
 	Stdin, Stdout, Stderr *os.File
 
+	// Env is the environment of the command, to which Run adds the variables
+	// of the lock.
+	Env []string
+
 	// Hold is the lock, and Resource and TTL are what it was taken with. The
 	// caller releases it.
 	Hold     *redlock.Hold

@@ -97,13 +97,13 @@ func (s *supervision) mayStart() error {
 }
 
 func (s *supervision) start(c *Command) (err error) {
-	env := with(os.Environ(), "REDLOCK_RESOURCE", c.Resource)
+	env := with(slices.Clone(c.Env), "REDLOCK_RESOURCE", c.Resource)
 	env = with(env, "REDLOCK_UNTIL", c.Hold.Until().UTC().Format(time.RFC3339Nano))
 	env = without(env, "REDLOCK_FENCE") // of a run around this one
 	if fence := c.Hold.Current().Fence(); fence != 0 {
 		env = with(env, "REDLOCK_FENCE", strconv.FormatUint(fence, 10))
 	}
-	env = with(env, markVariable, markUnder(os.Getenv(markVariable), s.guard.id))
+	env = with(env, MarkVariable, markUnder(os.Getenv(MarkVariable), s.guard.id))
 	stdio := []*os.File{c.Stdin, c.Stdout, c.Stderr}
 	s.child, err = startChild(c.Path, c.Args, env, stdio, s.guard.group, s.tty.forStart(stdio))
 	return err

@@ -1,0 +1,142 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+)
+
+// The command has no password in its environment, unless that is asked for.
+func TestCommandsInheritNoPassword_R27(t *testing.T) {
+	t.Parallel()
+	servers, _ := mastersWith(t, redlock.Config{MaxTTL: longest}, 3, redistest.Password("s3cret"))
+	urls := strings.Join(redistest.URLs(servers), ",")
+	require.Contains(t, urls, "s3cret")
+	bare, ok := withoutPasswords(urls)
+	require.True(t, ok)
+	for _, command := range []string{"run", "elect"} {
+		for _, test := range []struct {
+			nodes string // the variable
+			flags []string
+			want  string // what the command has
+		}{
+			{urls, nil, bare},
+			{urls, []string{"--pass-credentials"}, urls},
+			{bare, []string{"--password-env=MASTERS_PASSWORD"}, bare},
+		} {
+			cmd := program(t, append(append([]string{command}, test.flags...), append([]string{"r", "--"}, shell("env")...)...)...)
+			cmd.Env = append(os.Environ(), "REDLOCK_NODES="+test.nodes, "REDLOCK_DURABLE="+test.nodes, "MASTERS_PASSWORD=s3cret")
+			r := finish(t, cmd)
+			require.Equal(t, 0, r.code, r.stderr)
+			require.Contains(t, r.stdout, "REDLOCK_NODES="+test.want+"\n")
+			require.Contains(t, r.stdout, "REDLOCK_DURABLE="+test.want+"\n")
+			secrets := strings.Count(strings.ReplaceAll(r.stdout, "MASTERS_PASSWORD=s3cret", ""), "s3cret")
+			if test.flags == nil {
+				require.Zero(t, secrets, r.stdout)
+			}
+			require.Equal(t, len(test.flags) == 0 || test.flags[0] == "--pass-credentials", strings.Contains(r.stdout, "MASTERS_PASSWORD="), r.stdout)
+		}
+	}
+}
+
+// A run within a run has the masters where they ask for no password. Where they
+// do, its error says how it gets one.
+func TestARunWithinHasTheMastersWithoutTheirPassword_R27(t *testing.T) {
+	t.Parallel()
+	open, _ := masters(t, 3)
+	closed, _ := mastersWith(t, redlock.Config{MaxTTL: longest}, 3, redistest.Password("s3cret"))
+	within := shell(`"$1" run -n inner -- echo within`, binary(t))
+	for _, test := range []struct {
+		servers []*redistest.Server
+		flags   []string
+		code    int
+		says    string
+	}{
+		{open, nil, 0, ""},
+		{closed, []string{"--pass-credentials"}, 0, ""},
+		{closed, nil, exitNoQuorum, "unless they are given --pass-credentials"},
+	} {
+		cmd := program(t, append(append([]string{"run"}, test.flags...), append([]string{"outer", "--"}, within...)...)...)
+		cmd.Env = append(os.Environ(), "REDLOCK_NODES="+strings.Join(redistest.URLs(test.servers), ","))
+		r := finish(t, cmd)
+		require.Equal(t, test.code, r.code, r.stderr)
+		require.Contains(t, r.stderr, test.says)
+		require.Equal(t, test.code == 0, r.stdout == "within\n", r.stdout)
+	}
+	cmd := program(t, append([]string{"run", "--password-env=MASTERS_PASSWORD", "outer", "--"}, shell(`"$1" run -n --password-env=MASTERS_PASSWORD inner -- true`, binary(t))...)...)
+	bare, _ := withoutPasswords(strings.Join(redistest.URLs(closed), ","))
+	cmd.Env = append(os.Environ(), "REDLOCK_NODES="+bare, "MASTERS_PASSWORD=s3cret")
+	r := finish(t, cmd)
+	require.Equal(t, exitUsage, r.code, r.stderr)
+	require.Contains(t, r.stderr, "MASTERS_PASSWORD is empty (redlock run and elect keep passwords")
+}
+
+func TestPasswordsAreTakenOutOfURLs_R27(t *testing.T) {
+	for _, test := range []struct {
+		list, want string
+		ok         bool
+	}{
+		{"redis://a, redis://b", "redis://a, redis://b", true},
+		{"redis://u:p@a:1/2?db=3,rediss://:p@b", "redis://u@a:1/2?db=3,rediss://b", true},
+		{`redis://u@a unix://:p@/c\,d`, `redis://u@a,unix:///c\,d`, true},
+		{"redis://:p%40q@[::1]:1", "redis://[::1]:1", true},
+		{"redis://:p/q@a", "", false},
+		{"redis://:p?q@a", "", false},
+		{"redis://:p#q@a", "", false},
+		{"redis://:p%zz@a", "", false},
+		{"redis://:p@a,,redis://b", "", false},
+		{"redis:p@a", "", false},
+	} {
+		text, ok := withoutPasswords(test.list)
+		require.Equal(t, test.want, text)
+		require.Equal(t, test.ok, ok, test.list)
+	}
+}
+
+// A command that waits for a lock that it runs under would wait for ever.
+func TestARunDoesNotWaitForItself(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	urls := strings.TrimPrefix(nodes, "--nodes=")
+	for _, test := range []struct {
+		outer, inner string
+		code         int
+	}{
+		{"run r", `run r -- true`, exitUsage},
+		{"run --also s r", `run s -- true`, exitUsage},
+		{"run r", `run --also r s -- true`, exitUsage},
+		{"run --shared r", `run --exclusive r -- true`, exitUsage},
+		{"run --permits 1 r", `run --permits 1 r -- true`, exitUsage},
+		{"run --permits 2 q", `run --permits 2 q -- true`, 0},
+		{"elect r", `run r -- true`, exitUsage},
+		{"run r", `elect r -- true`, exitUsage},
+		{"run r", `acquire r`, exitUsage},
+		{"run r", `run -w 1h r -- true`, exitUsage},
+		{"run r", `run -n r -- true`, exitHeld},
+		{"run r", `acquire -n r`, exitHeld},
+		{"run r", `run s -- "$1" run r -- true`, exitUsage},
+		{"run r", `run --prefix=other: -w 300ms r -- true`, exitNoQuorum},
+		{"run r", `run s -- true`, 0},
+	} {
+		args := append(strings.Fields(test.outer), append([]string{"--"}, shell(`"$1" `+test.inner, binary(t))...)...)
+		cmd := program(t, args...)
+		cmd.Env = append(os.Environ(), "REDLOCK_NODES="+urls)
+		r := finish(t, cmd)
+		require.Equal(t, test.code, r.code, "%s, %s: %s", test.outer, test.inner, r.stderr)
+		if test.code == exitUsage {
+			require.Contains(t, r.stderr, "would wait for itself", "%s, %s", test.outer, test.inner)
+		}
+	}
+	// What has left its run waits for its end.
+	cmd := program(t, append([]string{"run", nodes, "r", "--"}, shell(`env -u `+supervise.MarkVariable+` "$1" run -w 200ms `+nodes+` r -- true`, binary(t))...)...)
+	require.Equal(t, exitHeld, finish(t, cmd).code)
+	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+}
