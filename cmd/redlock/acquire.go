@@ -79,16 +79,22 @@ func (c *acquireCommand) acquire(p *process, d *deployment, o *outcome) error {
 
 // take waits for the lock. A signal ends the wait.
 func (c *acquireCommand) take(p *process, d *deployment, client *redlock.Client) (lock redlock.Lock, asked *contest, err error) {
+	granted := func(ctx context.Context, err error) error {
+		if err != nil {
+			return err
+		}
+		return new(form).strangers(ctx, client, c.TTL, c.Resource)
+	}
 	asked = &contest{client: client, resource: c.Resource, try: func(ctx context.Context) (err error) {
 		lock, err = client.TryAcquire(ctx, c.Resource, c.TTL)
-		return err
+		return granted(ctx, err)
 	}}
 	err = c.wait(p, d, asked, func(ctx context.Context) (err error) {
 		lock, err = client.Acquire(ctx, c.Resource, c.TTL)
-		return err
+		return granted(ctx, err)
 	})
 	if err != nil {
-		_ = release(lock) // the grant may have come right before a signal
+		_ = release(lock) // the grant may have come right before a signal, or others were there
 	}
 	return lock, asked, err
 }

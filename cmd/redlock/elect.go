@@ -78,7 +78,7 @@ func (c *electCommand) Run(p *process, d *deployment) error {
 	defer shut(client)
 	r := startRelay(p.signals)
 	defer r.end()
-	term := electedTerm{electCommand: c, process: p, deployment: d, relay: r, path: path}
+	term := electedTerm{electCommand: c, process: p, deployment: d, client: client, relay: r, path: path}
 	term.election = client.Election(c.Name, redlock.ElectionOptions{
 		TTL: c.TTL, Rest: restAfterLoss, TermDone: term.over,
 	})
@@ -103,6 +103,7 @@ type electedTerm struct {
 	*electCommand
 	process    *process
 	deployment *deployment
+	client     *redlock.Client
 	relay      *relay
 	path       string
 	election   *redlock.Election
@@ -119,6 +120,9 @@ func (t *electedTerm) lead(ctx context.Context, _ uint64) error {
 	defer leave()
 	if ctx.Err() != nil {
 		return ctx.Err() // a signal came before the relay would have passed it on
+	}
+	if err := new(form).strangers(ctx, t.client, t.TTL, t.Name); err != nil {
+		return err
 	}
 	guard, err := supervise.StartGuard(t.process.stderr)
 	if err != nil {

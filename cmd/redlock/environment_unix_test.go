@@ -90,6 +90,8 @@ func TestPasswordsAreTakenOutOfURLs_R27(t *testing.T) {
 		{"redis://:p%40q@[::1]:1", "redis://[::1]:1", true},
 		{"redis://:p/q@a", "", false},
 		{"redis://:p?q@a", "", false},
+		{"redis://u:12/q@a", "", false},
+		{"redis://u:12?q@a", "", false},
 		{"redis://:p#q@a", "", false},
 		{"redis://:p%zz@a", "", false},
 		{"redis://:p@a,,redis://b", "", false},

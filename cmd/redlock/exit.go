@@ -74,6 +74,7 @@ func exitCode(err error) int {
 	var own *exitError
 	var interrupted *errInterrupted
 	var cancelled *redlock.CancelledError
+	var stranger *strangerError
 	switch {
 	case err == nil:
 		return exitOK
@@ -83,6 +84,8 @@ func exitCode(err error) int {
 		return signalCode(interrupted.signal)
 	case errors.As(err, &cancelled) && cancelled.Last != nil:
 		return exitCode(cancelled.Last)
+	case errors.As(err, &stranger):
+		return exitUsage // what shares a name must agree on the kind
 	case isOneOf(err, redlock.ErrConfig, redlock.ErrTTL, redlock.ErrResource, redlock.ErrHoldOptions):
 		return exitUsage
 	case isOneOf(err, redlock.ErrNoQuorum, redlock.ErrOverloaded):

@@ -1,17 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"time"
 
+	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 )
 
 // form has the flags of redlock run for locks that are not plain.
 type form struct {
-	Shared    bool `xor:"form" help:"Lock for reading: several may hold it at once, and none beside one with --exclusive. Other locks on the resource do not see them."`
-	Exclusive bool `xor:"form" help:"Lock for writing: alone, also among those with --shared."`
+	Shared    bool `xor:"form" help:"Lock for reading: several may hold it at once, and none beside one without this flag."`
+	Exclusive bool `xor:"form" help:"Lock for writing: alone, also among those with --shared. Without a flag of this kind, so is every lock of redlock run that has none of --also, --fenced, --min-hold and --heal."`
 	Permits   *int `xor:"form" placeholder:"N" help:"Up to N commands run at once, in all. All should say the same number. If not, the least counts, until the TTL of the last command with it is over; those that run go on."`
 	Fair      bool `xor:"form" help:"Wait in the order of all that wait with --fair."`
 }
@@ -33,6 +38,73 @@ func (f *form) inTheWay(found redlock.Inspection) bool {
 		return len(onQuorum(found, found.Queue)) > 0
 	}
 	return false
+}
+
+// A strangerError is returned for a resource on which locks of another kind
+// stand that a lock of ours does not see. The lock was granted beside them.
+type strangerError struct {
+	resource string
+	theirs   string // the flag that takes such locks
+	ours     string // what to use
+}
+
+// Error says what to use.
+func (e *strangerError) Error() string {
+	return fmt.Sprintf("resource %s: there are locks %s, which this one does not see; use %s, or another name", quoted(e.resource), e.theirs, e.ours)
+}
+
+// strangersTake bounds the look for locks of other kinds.
+const strangersTake = 500 * time.Millisecond
+
+// strangers returns a *strangerError if locks of another kind stand beside those
+// that were just granted. Of two that are taken at one time, each asks after its
+// grant, so at least one sees the other. Nodes that do not answer in time do not
+// delay the lock: then nothing is known.
+func (f *form) strangers(ctx context.Context, client *redlock.Client, ttl time.Duration, resources ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, min(strangersTake, ttl/10))
+	defer cancel()
+	errs := make([]error, len(resources))
+	var wg sync.WaitGroup
+	for i, resource := range resources {
+		wg.Go(func() {
+			if found, err := client.Inspect(ctx, resource); err == nil {
+				errs[i] = f.strangersIn(found)
+			}
+		})
+	}
+	wg.Wait()
+	return cmp.Or(errs...)
+}
+
+// strangersIn judges what the nodes say of a resource. The key of a plain lock
+// is also that of a writer and of the holder of a fair lock, so these see each
+// other. It takes for there what a quorum has, or may have.
+func (f *form) strangersIn(found redlock.Inspection) error {
+	missing := 0
+	for _, n := range found.Nodes {
+		if n.Err != nil {
+			missing++
+		}
+	}
+	quorum, holders := multiplex.Quorum(len(found.Nodes)), make(map[string]int)
+	there := func(all []redlock.Participant) bool {
+		return slices.ContainsFunc(all, func(p redlock.Participant) bool { return len(p.Nodes)+missing >= quorum })
+	}
+	held := slices.ContainsFunc(found.Nodes, func(n redlock.InspectedNode) bool {
+		holders[n.Holder]++
+		return n.Holder != "" && holders[n.Holder]+missing >= quorum
+	})
+	switch reads := f.Shared || f.Exclusive; {
+	case !reads && there(found.Readers):
+		return &strangerError{found.Resource, "with --shared", "--exclusive"}
+	case f.Permits == nil && there(found.PermitsHeld):
+		return &strangerError{found.Resource, "with --permits", "--permits"}
+	case !f.Fair && there(found.Queue):
+		return &strangerError{found.Resource, "with --fair", "--fair"}
+	case f.Permits != nil && held:
+		return &strangerError{found.Resource, "without --permits", "no --permits"}
+	}
+	return nil
 }
 
 // validateForm refuses what such locks do not have.

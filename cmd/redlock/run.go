@@ -249,23 +249,42 @@ func superviseCommand(p *process, guard *supervise.Guard, command *supervise.Com
 	return end, err
 }
 
-// hold waits for the lock. A signal ends the wait.
+// hold waits for the lock. A plain lock does not see readers: where there are
+// some, it is the writer's, as users of flock(1) expect.
 func (c *runCommand) hold(p *process, d *deployment, client *redlock.Client) (hold *redlock.Hold, asked *contest, err error) {
+	hold, asked, err = c.holdOnce(p, d, client)
+	if stranger := (*strangerError)(nil); errors.As(err, &stranger) && stranger.ours == "--exclusive" {
+		writer := *c
+		if writer.Exclusive = !c.is(); writer.Exclusive && writer.validateForm() == nil {
+			return writer.holdOnce(p, d, client)
+		}
+	}
+	return hold, asked, err
+}
+
+// holdOnce is hold for the form that was asked for. A signal ends the wait.
+func (c *runCommand) holdOnce(p *process, d *deployment, client *redlock.Client) (hold *redlock.Hold, asked *contest, err error) {
 	options := redlock.HoldOptions{TTL: c.TTL, MinHold: c.MinHold, Heal: c.Heal}
 	try, wait := c.holders(client)
+	granted := func(ctx context.Context, err error) error {
+		if err != nil {
+			return err
+		}
+		return c.strangers(ctx, client, c.TTL, c.resources()...)
+	}
 	asked = &contest{client: client, resource: c.Resource, most: c.MinHold / 2, inTheWay: c.inTheWay, try: func(ctx context.Context) (err error) {
 		hold, err = try(ctx, options)
 		if held := (*redlock.HeldError)(nil); errors.As(err, &held) && held.Resource != "" {
 			asked.resource = held.Resource // the one of several that is in the way
 		}
-		return err
+		return granted(ctx, err)
 	}}
 	err = c.wait(p, d, asked, func(ctx context.Context) (err error) {
 		hold, err = wait(ctx, options)
-		return err
+		return granted(ctx, err)
 	})
 	if err != nil && hold != nil {
-		_ = release(hold) // a signal came right after the grant
+		_ = release(hold) // a signal came right after the grant, or others were there
 	}
 	return hold, asked, err
 }

@@ -4,13 +4,17 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
 )
 
 // redlock run with the flags of locks that are not plain: what runs beside a
@@ -53,5 +57,130 @@ func TestRunWithOtherForms(t *testing.T) {
 		{"--shared", "--also=x"}, {"--fair", "--fenced"}, {"--exclusive", "--min-hold=1s"}, {"--permits=2", "--heal"},
 	} {
 		require.Equal(t, exitUsage, code("-n", args), "%q", args)
+	}
+}
+
+// Locks of different kinds on one name do not see each other in the masters, so
+// the commands look. A lock without a flag is the writer's where there are
+// readers, as users of flock expect.
+func TestRunSeesLocksOfOtherKinds(t *testing.T) {
+	redistest.NoLeaks(t)
+	_, nodes := masters(t, 3)
+	for _, test := range []struct {
+		first  string
+		second string
+		code   int
+		says   string
+	}{
+		{"run --shared", "run -n", exitHeld, "read by 1"},
+		{"run --shared", "run -w 300ms", exitHeld, "read by 1"},
+		{"run --shared", "run -n --shared", 0, ""},
+		{"run", "run -n --shared", exitHeld, "is held by"},
+		{"run", "run -n --exclusive", exitHeld, "is held by"},
+		{"run --exclusive", "run -n", exitHeld, "is held by"},
+		{"run", "run -n --fair", exitHeld, "is held by"},
+		{"run --shared", "run -n --fair", exitUsage, "use --exclusive, or another name"},
+		{"run --shared", "run -n --permits=2", exitUsage, "use --exclusive, or another name"},
+		{"run --shared", "run -n --fenced", exitUsage, "use --exclusive, or another name"},
+		{"run --shared", "run -n --min-hold=1s", exitUsage, "use --exclusive, or another name"},
+		{"run --shared", "run -n --also=s", exitUsage, "use --exclusive, or another name"},
+		{"run --shared", "acquire -n", exitUsage, "use --exclusive, or another name"},
+		{"run --shared", "elect", exitUsage, "use --exclusive, or another name"},
+		{"run --permits=2", "run -n", exitUsage, "use --permits, or another name"},
+		{"run --permits=2", "run -n --shared", exitUsage, "use --permits, or another name"},
+		{"run --permits=2", "run -n --exclusive", exitUsage, "use --permits, or another name"},
+		{"run --permits=2", "run -n --fair", exitUsage, "use --permits, or another name"},
+		{"run --permits=2", "acquire -n", exitUsage, "use --permits, or another name"},
+		{"run", "run -n --permits=2", exitUsage, "use no --permits, or another name"},
+		{"run --exclusive", "run -n --permits=2", exitUsage, "use no --permits, or another name"},
+		{"elect", "run -n --permits=2", exitUsage, "use no --permits, or another name"},
+	} {
+		t.Run(test.first+", "+test.second, func(t *testing.T) {
+			resource := "r of " + t.Name()
+			dir := t.TempDir()
+			begun, end := filepath.Join(dir, "begun"), filepath.Join(dir, "end")
+			words := strings.Fields(test.first)
+			args := append(append([]string{words[0], nodes}, words[1:]...), resource, "--")
+			holder := spawned(t, program(t, append(args, shell(`: >"$1"; while test ! -e "$2"; do sleep 0.01; done`, begun, end)...)...))
+			appears(t, begun)
+			words = strings.Fields(test.second)
+			args = append(append([]string{words[0], nodes}, words[1:]...), resource)
+			ran := filepath.Join(dir, "ran")
+			if words[0] != "acquire" {
+				args = append(args, "--", "touch", ran)
+			}
+			r := finish(t, program(t, args...))
+			require.Equal(t, test.code, r.code, r.stderr)
+			require.Contains(t, r.stderr, test.says)
+			require.Equal(t, test.code == 0, exists(ran))
+			require.NoError(t, os.WriteFile(end, nil, 0o600))
+			require.Zero(t, await(t, holder))
+			if test.code == exitHeld {
+				r = finish(t, program(t, args...))
+				require.Zero(t, r.code, r.stderr)
+			}
+		})
+	}
+}
+
+// A lock without a flag waits for readers, and keeps them out while it is held.
+func TestRunWithoutAFlagExcludesReaders(t *testing.T) {
+	redistest.NoLeaks(t)
+	_, nodes := masters(t, 3)
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
+	alone := shell(`test ! -e "$1" && : >"$1" && sleep 0.05 && rm "$1"`, in)
+	beside := shell(`test ! -e "$1" && sleep 0.02 && test ! -e "$1" && : >"$2"`, in, out)
+	var all []*exec.Cmd
+	for range 4 {
+		all = append(all, spawned(t, runs(t, nodes, nil, alone...)), spawned(t, runs(t, nodes, []string{"--shared"}, beside...)))
+	}
+	for _, cmd := range all {
+		require.Zero(t, await(t, cmd))
+	}
+	require.True(t, exists(out))
+}
+
+// What the answers of the nodes say of locks of another kind.
+func TestStrangers(t *testing.T) {
+	on := func(nodes ...int) []redlock.Participant { return []redlock.Participant{{Nodes: nodes}} }
+	nodes := func(holders ...string) (all []redlock.InspectedNode) {
+		for _, h := range holders {
+			n := redlock.InspectedNode{Holder: h}
+			if h == "?" {
+				n = redlock.InspectedNode{Err: multiplex.ErrTimeout}
+			}
+			all = append(all, n)
+		}
+		return all
+	}
+	five := 5
+	for _, test := range []struct {
+		name  string
+		own   form
+		found redlock.Inspection
+		use   string
+	}{
+		{"ourselves", form{}, redlock.Inspection{Nodes: nodes("a", "a", "a")}, ""},
+		{"a reader on one node", form{}, redlock.Inspection{Nodes: nodes("a", "a", "a"), Readers: on(0)}, ""},
+		{"a reader", form{}, redlock.Inspection{Nodes: nodes("a", "a", "a"), Readers: on(0, 2)}, "--exclusive"},
+		{"a reader that a quorum may have", form{}, redlock.Inspection{Nodes: nodes("a", "a", "?"), Readers: on(0)}, "--exclusive"},
+		{"readers beside readers", form{Shared: true}, redlock.Inspection{Nodes: nodes("", "", ""), Readers: on(0, 1, 2)}, ""},
+		{"permits beside readers", form{Shared: true}, redlock.Inspection{Nodes: nodes("", "", ""), PermitsHeld: on(0, 1)}, "--permits"},
+		{"a queue", form{}, redlock.Inspection{Nodes: nodes("a", "a", "a"), Queue: on(1, 2)}, "--fair"},
+		{"a queue beside its own", form{Fair: true}, redlock.Inspection{Nodes: nodes("a", "a", "a"), Queue: on(1, 2)}, ""},
+		{"a holder beside permits", form{Permits: &five}, redlock.Inspection{Nodes: nodes("a", "b", "a")}, "no --permits"},
+		{"remains beside permits", form{Permits: &five}, redlock.Inspection{Nodes: nodes("a", "b", "")}, ""},
+		{"what may be a holder beside permits", form{Permits: &five}, redlock.Inspection{Nodes: nodes("a", "?", "")}, "no --permits"},
+	} {
+		err := test.own.strangersIn(test.found)
+		if test.use == "" {
+			require.NoError(t, err, test.name)
+			continue
+		}
+		stranger := (*strangerError)(nil)
+		require.ErrorAs(t, err, &stranger, test.name)
+		require.Equal(t, test.use, stranger.ours, test.name)
+		require.Equal(t, exitUsage, exitCode(err))
 	}
 }
