@@ -37,11 +37,15 @@ func startChild(path string, argv, env []string, stdio []*os.File, group int, tt
 		// PR_SET_PDEATHSIG). This thread waits for the command, and so lives as
 		// long as it.
 		runtime.LockOSThread()
-		process, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: stdio, Sys: sys})
-		if err == nil {
+		err := own.start(func() (int, error) {
+			process, err := os.StartProcess(path, argv, &os.ProcAttr{Env: env, Files: stdio, Sys: sys})
+			if err != nil {
+				return 0, err
+			}
 			c.pid = process.Pid
 			_ = process.Release()
-		}
+			return c.pid, nil
+		})
 		failed <- err
 		if err == nil {
 			c.wait()
@@ -53,6 +57,7 @@ func startChild(path string, argv, env []string, stdio []*os.File, group int, tt
 // wait reports each change of state. Package os waits for the end only.
 func (c *child) wait() {
 	defer close(c.states)
+	defer own.forget(c.pid)
 	for {
 		var status syscall.WaitStatus
 		switch _, err := syscall.Wait4(c.pid, &status, syscall.WUNTRACED|syscall.WCONTINUED, nil); {

@@ -52,7 +52,12 @@ func StartGuard(stderr io.Writer) (*Guard, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	ready, err := cmd.StdoutPipe()
 	if err == nil {
-		err = cmd.Start()
+		err = own.start(func() (int, error) {
+			if err := cmd.Start(); err != nil {
+				return 0, err
+			}
+			return cmd.Process.Pid, nil
+		})
 	}
 	if err != nil {
 		write.Close()
@@ -110,6 +115,7 @@ func (g *Guard) End() {
 	<-g.died
 	_ = g.orders.Close()
 	_ = g.cmd.Wait()
+	own.forget(g.group)
 }
 
 // beGuard is the guard's work. It returns only if it cannot begin.
