@@ -17,10 +17,10 @@ import (
 type Conn struct {
 	addr string
 	// The following are removed from texts that the server sends.
-	password, username, conceal string
-	server                      Server
-	link                        link   // changed by relink only
-	polled                      polled // set while a Poller has the connection
+	secrets func() secrets // not by value: fmt would print it
+	server  Server
+	link    link   // changed by relink only
+	polled  polled // set while a Poller has the connection
 
 	input
 	output
@@ -75,16 +75,16 @@ type output struct {
 // read.
 const defaultBacklog = 4 << 20
 
-func newConn(l link, addr, password string, limits resp.Limits, backlog int) *Conn {
+func newConn(l link, addr string, hidden secrets, limits resp.Limits, backlog int) *Conn {
 	if backlog == 0 {
 		backlog = defaultBacklog
 	}
 	c := &Conn{
-		opening:  true,
-		addr:     addr,
-		password: password,
-		link:     l,
-		input:    input{reader: resp.NewReader(limits)},
+		opening: true,
+		addr:    addr,
+		secrets: func() secrets { return hidden },
+		link:    l,
+		input:   input{reader: resp.NewReader(limits)},
 		output: output{
 			limit: int64(backlog), buffers: new(bytebufferpool.Pool),
 			wake: make(chan struct{}, 1), written: make(chan struct{}, 1),
@@ -118,7 +118,7 @@ func (c *Conn) RoundTrip() time.Duration { return c.roundTrip }
 // with Config.Conceal are replaced. errors.As finds a *resp.Error in it.
 // ClassOf is cheaper where only the class matters.
 func (c *Conn) ServerError(v resp.Value) error {
-	return serverError(v, c.password, c.username, c.conceal)
+	return serverError(v, c.secrets())
 }
 
 // Unread reports whether there are bytes that were not read: in the kernel, or

@@ -466,7 +466,7 @@ func useToTheEnd(t testing.TB) {
 		return
 	}
 	ours, theirs := socketPair(t, []string{"tcp", "unix", "tls"}[rand.IntN(3)])
-	c := newConn(newLink(ours), "a:1", "", resp.Limits{}, 1<<20)
+	c := newConn(newLink(ours), "a:1", secrets{}, resp.Limits{}, 1<<20)
 	assert.NoError(t, c.opened())
 	if !assert.True(t, p.Add(c, 0)) {
 		return

@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -61,6 +63,9 @@ type Step struct {
 	// moment (Class.Passing), the dial fails all the same.
 	Optional bool
 }
+
+// Format prints the name for every verb: the command may hold a key (R27).
+func (s Step) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(step "+s.Name+")") }
 
 const (
 	defaultDialTimeout = 5 * time.Second
@@ -144,8 +149,7 @@ func open(ctx context.Context, cfg *Config, protocol int) (*Conn, error) {
 		}
 		return nil, &Error{Op: "dial", Addr: cfg.String(), Err: err}
 	}
-	c := newConn(newLink(nc), cfg.String(), cfg.Password, cfg.Limits, cfg.Backlog)
-	c.username, c.conceal = cfg.Username, cfg.Conceal
+	c := newConn(newLink(nc), cfg.String(), cfg.secrets(), cfg.Limits, cfg.Backlog)
 	if err := c.shakeHands(ctx, cfg, protocol); err != nil {
 		_ = c.Close() // it is broken already; Close waits for the writer
 		return nil, err

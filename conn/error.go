@@ -117,6 +117,13 @@ func speaks(first []byte) string {
 	return ""
 }
 
+// secrets are what a node may quote and no error shows (R27).
+type secrets struct{ password, username, prefix string }
+
+func (cfg *Config) secrets() secrets {
+	return secrets{cfg.Password, cfg.Username, cfg.Conceal}
+}
+
 // maxMessage bounds a server's error text within an error of this package.
 const maxMessage = 200
 
@@ -182,9 +189,9 @@ func printable(s string) string {
 }
 
 // serverError returns v's error with its text scrubbed, or nil if v is not one.
-func serverError(v resp.Value, password, username, keys string) error {
+func serverError(v resp.Value, s secrets) error {
 	if !v.IsError() {
 		return nil
 	}
-	return &resp.Error{Message: scrub(string(v.Bytes()), password, username, keys)}
+	return &resp.Error{Message: scrub(string(v.Bytes()), s.password, s.username, s.prefix)}
 }

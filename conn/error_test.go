@@ -64,7 +64,7 @@ func TestClassOf(t *testing.T) {
 		v := value(t, wire)
 		assert.Equal(t, want, ClassOf(v), wire)
 		if v.IsError() {
-			assert.Equal(t, want, ErrorClass(fmt.Errorf("x: %w", serverError(v, "", "", ""))), wire)
+			assert.Equal(t, want, ErrorClass(fmt.Errorf("x: %w", serverError(v, secrets{}))), wire)
 		}
 	}
 	assert.Equal(t, ClassNone, ErrorClass(io.EOF))
@@ -92,7 +92,7 @@ func TestScrub(t *testing.T) {
 	} {
 		assert.Equal(t, c.want, scrub(c.message, c.password, "alice", "lock:"), c.message)
 	}
-	assert.Nil(t, serverError(value(t, "+OK\r\n"), "", "", ""))
+	assert.Nil(t, serverError(value(t, "+OK\r\n"), secrets{}))
 }
 
 func TestErrorsUnwrap(t *testing.T) {

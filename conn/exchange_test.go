@@ -31,7 +31,7 @@ func TestExchangeEndsWhenItIsWritten(t *testing.T) {
 // reported when the handshake is over.
 func TestExchangeDoesNotWaitForAWriteThatFailed(t *testing.T) {
 	ours, theirs := sockets(t, "tcp")
-	c := newConn(newLink(&odd{Conn: ours, write: func([]byte) (int, error) { return 0, errTest }}), "a:1", "", resp.Limits{}, 0)
+	c := newConn(newLink(&odd{Conn: ours, write: func([]byte) (int, error) { return 0, errTest }}), "a:1", secrets{}, resp.Limits{}, 0)
 	defer c.Close()
 	_, err := theirs.Write([]byte("+OK\r\n"))
 	require.NoError(t, err)

@@ -548,7 +548,7 @@ func TestAddOfAConnectionThatBreaks(t *testing.T) {
 		}
 		ours, theirs := sockets(t, []string{"tcp", "unix", "tls"}[i%5%3])
 		theirs = below(theirs)
-		c := newConn(newLink(ours), "a:1", "", resp.Limits{}, 0)
+		c := newConn(newLink(ours), "a:1", secrets{}, resp.Limits{}, 0)
 		require.NoError(t, c.opened())
 		var wg sync.WaitGroup
 		start := make(chan struct{})
@@ -631,7 +631,7 @@ func TestNothingIsLeftOfAPolledConnection(t *testing.T) {
 			p, err := NewPoller(1 + i/3)
 			require.NoError(t, err)
 			ours, theirs := sockets(t, network)
-			c := newConn(newLink(ours), "a:1", "", resp.Limits{}, 16<<20)
+			c := newConn(newLink(ours), "a:1", secrets{}, resp.Limits{}, 16<<20)
 			require.NoError(t, c.opened())
 			require.True(t, p.Add(c, 0))
 			end(p, c, theirs)

@@ -36,7 +36,7 @@ func (cfg *Config) orProxy(ctx context.Context, err error) error {
 	if failed != nil {
 		return err
 	}
-	c := newConn(newLink(nc), cfg.String(), cfg.Password, cfg.Limits, cfg.Backlog)
+	c := newConn(newLink(nc), cfg.String(), cfg.secrets(), cfg.Limits, cfg.Backlog)
 	answer := resp.AppendCommand(nil, "PING")
 	failed = c.exchange(ctx, "handshake", answer, 1, func(_ int, v resp.Value) error {
 		if string(v.Bytes()) != "PONG" && ClassOf(v) != ClassNoAuth {

@@ -17,7 +17,7 @@ import (
 // mutex, or the receiver's own if it has one (tracker, query), or the tracker's
 // (Lookout, tracking).
 type Group struct {
-	config Config
+	config *Config // by a pointer, behind which fmt does not look (R27)
 	size   int
 	quorum int
 	nodes  []*node
@@ -42,7 +42,7 @@ type Group struct {
 	// Each of the following states its own guard.
 	flusher flusher
 	watcher watcher
-	tracker tracker
+	tracker *tracker // a pointer, since it has keys (R27)
 	life    lifecycle
 }
 
@@ -74,7 +74,7 @@ func New(config Config) (*Group, error) {
 	}
 	config = config.withDefaults()
 	g := &Group{
-		config:     config,
+		config:     &config,
 		size:       len(config.Nodes),
 		quorum:     Quorum(len(config.Nodes)),
 		epoch:      time.Now(),
@@ -83,6 +83,7 @@ func New(config Config) (*Group, error) {
 		fencing:    newFencing(&config),
 		flusher:    newFlusher(len(config.Nodes)),
 		life:       newLifecycle(),
+		tracker:    new(tracker),
 		pools:      pools{undos: new(bytebufferpool.Pool)},
 	}
 	g.log.init()

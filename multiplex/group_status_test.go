@@ -23,14 +23,14 @@ func TestTrustInAStatus(t *testing.T) {
 		{Down, 3 * time.Second, 0, false},
 	} {
 		s := Status{State: c.state}
-		n := &node{group: &Group{}, trust: nodeTrust{Trust: state}}
+		n := &node{group: &Group{config: new(Config)}, trust: nodeTrust{Trust: state}}
 		n.group.quarantine.deployment = pure.NewDeployment([]string{"a"})
 		n.tellTrustLocked(&s, c.at)
 		assert.Equal(t, c.quarantined, s.Quarantined)
 		assert.Equal(t, c.left, s.QuarantineLeft)
 	}
 	s := Status{}
-	n := &node{group: &Group{}}
+	n := &node{group: &Group{config: new(Config)}}
 	n.group.quarantine.deployment = pure.NewDeployment([]string{"a"})
 	n.tellTrustLocked(&s, 0)
 	assert.False(t, s.Quarantined, "R23 is off")

@@ -23,7 +23,7 @@ func TestYieldStopsWhereOthersCompute(t *testing.T) {
 	}()
 	defer func() { stop.Store(true); <-done }()
 
-	g := &Group{epoch: time.Now()}
+	g := &Group{config: new(Config), epoch: time.Now()}
 	for g.flusher.yieldAfter.Load() == 0 { // until a yield was slow
 		g.yield()
 		require.Less(t, g.now(), 30*time.Second, "no yield takes long")

@@ -9,7 +9,7 @@ import (
 // The ring grows without moving what a reader may be looking at, and each
 // position keeps its round.
 func TestRingGrows(t *testing.T) {
-	g := &Group{size: 1, quorum: 1}
+	g := &Group{config: new(Config), size: 1, quorum: 1}
 	g.log.init()
 	var rounds []*round
 	push := func() {

@@ -18,11 +18,10 @@ import (
 //
 // A Lookout's methods must not be called concurrently.
 type Lookout struct {
-	group    *Group
-	key      string
-	question []byte        // PTTL of the key, encoded
-	signal   chan struct{} // holds one signal
-	asks     []inquiry     // one for each node, reused
+	group *Group
+	*subject
+	signal chan struct{} // holds one signal
+	asks   []inquiry     // one for each node, reused
 
 	// The following are guarded by the tracker's mutex. A node about which
 	// nothing is known is in none of the sets.
@@ -40,6 +39,13 @@ type Lookout struct {
 	next      *Lookout // of the same key
 }
 
+// A subject is what a Lookout is about. It is a pointer, behind which package
+// fmt does not look (R27).
+type subject struct {
+	key      string
+	question []byte // PTTL of the key, encoded
+}
+
 const (
 	// maxLookouts bounds the lookouts of a group (R26).
 	maxLookouts = 65536
@@ -51,11 +57,10 @@ const (
 // many. It sends nothing until Ask. Call Stop when it is no longer needed.
 func (g *Group) Lookout(key []byte) *Lookout {
 	l := &Lookout{
-		group:    g,
-		key:      string(key),
-		question: resp.AppendCommand(nil, "PTTL", string(key)),
-		signal:   make(chan struct{}, 1),
-		asks:     make([]inquiry, g.size),
+		group:   g,
+		subject: &subject{string(key), resp.AppendCommand(nil, "PTTL", string(key))},
+		signal:  make(chan struct{}, 1),
+		asks:    make([]inquiry, g.size),
 	}
 	for i, n := range g.nodes {
 		l.asks[i] = inquiry{
@@ -75,7 +80,7 @@ func (g *Group) Lookout(key []byte) *Lookout {
 // do not know or allow CLIENT TRACKING or CLIENT CACHING, or have no room in
 // their lanes cannot be asked or do not push.
 func (l *Lookout) Ask() bool {
-	g, t := l.group, &l.group.tracker
+	g, t := l.group, l.group.tracker
 	g.mu.Lock()
 	t.mu.Lock()
 	if l.stopped {
@@ -138,7 +143,7 @@ func (l *Lookout) Expiry() (at time.Time, ok bool) {
 
 // Rest stops listening until the next Ask. No signal comes meanwhile.
 func (l *Lookout) Rest() {
-	t := &l.group.tracker
+	t := l.group.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l.listenLocked(false)
@@ -146,7 +151,7 @@ func (l *Lookout) Rest() {
 
 // Stop ends the lookout; Ask returns false from then on.
 func (l *Lookout) Stop() {
-	t := &l.group.tracker
+	t := l.group.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l.listenLocked(false)
@@ -165,7 +170,7 @@ const (
 // question, and pushes once when the answer changes.
 func (l *Lookout) answered(n *node, turn int, v resp.Value) error {
 	g := l.group
-	t := &g.tracker
+	t := g.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if v.IsError() {
@@ -207,7 +212,7 @@ func (g *Group) endOf(ttl int64) time.Duration {
 
 // abandoned records that a node's answer will not come.
 func (l *Lookout) abandoned(n *node) {
-	t := &l.group.tracker
+	t := l.group.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l.forgetLocked(n)

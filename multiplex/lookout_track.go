@@ -114,7 +114,7 @@ func (n *node) canTrackLocked() bool {
 // startTrackingLocked asks for tracking, once for each connection. The caller
 // must hold the group's mutex and the tracker's.
 func (n *node) startTrackingLocked() bool {
-	t := &n.group.tracker
+	t := n.group.tracker
 	if t.nodes[n.index].asked {
 		return true
 	}

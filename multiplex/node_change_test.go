@@ -111,7 +111,7 @@ func TestFlappingIsTold(t *testing.T) {
 
 // A node that was not dialed yet is not reported when another one is.
 func TestConnectingIsNoNews(t *testing.T) {
-	g := &Group{config: Config{OnChange: func(change Change) { t.Error(change.Err) }}}
+	g := &Group{config: &Config{OnChange: func(change Change) { t.Error(change.Err) }}}
 	g.nodes = []*node{newNode(g, 0, conn.Config{})}
 	g.tellAllLocked()
 }

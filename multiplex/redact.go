@@ -6,8 +6,11 @@ import (
 	"strconv"
 )
 
-// Types that hold secrets print none, with any verb (R27): a group's
-// configuration has passwords, a command has keys and tokens.
+// Types that hold secrets print none, with any verb (R27): a configuration has
+// passwords, a command has keys and tokens. In an unexported field of a user's
+// struct no method is called. There, what a user can keep has no secret by
+// value in it, nor behind its first pointer; what the user fills in is out of
+// reach.
 
 // String says how many nodes the group has.
 func (g *Group) String() string { return "(group of " + strconv.Itoa(g.size) + " nodes)" }
@@ -38,3 +41,12 @@ func (c Config) String() string {
 
 // Format prints String for every verb.
 func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
+
+// Format hides the commands, which have keys.
+func (Seal) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(seal)") }
+
+// Format hides the commands, which have keys.
+func (Floors) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(floors)") }
+
+// Format hides the key.
+func (*Lookout) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(lookout)") }

@@ -21,7 +21,7 @@ import (
 
 // loneRound returns a round of a group with n nodes and no goroutine.
 func loneRound(n int, v verb) *round {
-	g := &Group{size: n, quorum: Quorum(n)}
+	g := &Group{config: new(Config), size: n, quorum: Quorum(n)}
 	for i := range n {
 		g.nodes = append(g.nodes, &node{group: g, index: i, addr: "node"})
 	}

@@ -70,7 +70,7 @@ func (c *Client) claim(ctx context.Context, lock *Lock, room []byte) (err error)
 	// otherwise it is undone.
 	c.group.DelayClose(1)
 	defer c.group.DelayClose(-1)
-	lock.token = c.tokens.next()
+	lock.token = veil(c.tokens.next())
 	kind, told := lock.claimKind(), noRefusals
 	if lock.form != nil || c.config.Owner != "" {
 		told = newRefusals(lock.form, kind.Script)

@@ -51,12 +51,12 @@ func TestJudgeAll_R16(t *testing.T) {
 }
 
 func TestCommandsOfSeveralResources(t *testing.T) {
-	c := &Client{config: Config{Prefix: "p:", Owner: "web-1"}}
+	c := &Client{config: &Config{Prefix: "p:", Owner: "web-1"}}
 	for _, name := range hostileNames {
 		all, err := newSeveral([]string{name, "another"})
 		require.NoError(t, err)
-		token := c.tokens.next()
-		value := string(token[:]) + ":web-1"
+		token := veil(new(tokens).next())
+		value := token.unveil().Reveal() + ":web-1"
 		got := c.appendAll(nil, &extendAllScript, all, &token, time.Second)
 		require.Equal(t, []string{"EVALSHA", extendAllScript.digest, "2", "p:" + name, "p:another", value, "1000"}, decoded(t, got.Bytes))
 		got = c.appendAll(nil, &releaseAllScript, all, &token, 0)
@@ -405,7 +405,7 @@ func (r *refereeOfAll) take(t *testing.T, lock Lock, m *memory) {
 	for _, n := range m.nodes {
 		missing := slices.ContainsFunc(lock.Resources(), func(resource string) bool {
 			value, ok := n.DB().Get(resource)
-			return !ok || value != string(lock.token[:])
+			return !ok || value != lock.token.unveil().Reveal()
 		})
 		if !missing {
 			whole++
@@ -496,7 +496,7 @@ func (r *realReferee) take(t *testing.T, lock Lock) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.grants++
-	whole, value := 0, string(lock.token[:])
+	whole, value := 0, lock.token.unveil().Reveal()
 	for _, s := range r.servers {
 		values, err := s.Do(append([]string{"MGET"}, lock.Resources()...)...)
 		if err != nil {

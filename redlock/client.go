@@ -16,7 +16,7 @@ import (
 // any goroutine. A Client has one connection to each node and is meant to be
 // kept.
 type Client struct {
-	config   Config
+	config   *Config // by a pointer, as secrets are: see veiled
 	group    *multiplex.Group
 	tracer   Tracer // without functions, if there is none
 	news     *news
@@ -31,7 +31,7 @@ type Client struct {
 	// Each call changes some of the following, which would take what is above
 	// out of the caches of other processors.
 	_          [64]byte
-	tokens     tokens
+	tokens     *tokens
 	quorumTime atomic.Int64 // smoothed time to a quorum, nanoseconds
 	stats      stats
 }
@@ -69,7 +69,7 @@ func newClient(ctx context.Context, config Config, founds founding) (*Client, er
 	if err := config.check(); err != nil {
 		return nil, configError(err)
 	}
-	c := &Client{config: config, tickets: pure.NewNumbers(time.Now()), refused: make(chan struct{})}
+	c := &Client{config: &config, tokens: new(tokens), tickets: pure.NewNumbers(time.Now()), refused: make(chan struct{})}
 	if config.Tracer != nil {
 		c.tracer = *config.Tracer
 	}
@@ -104,7 +104,7 @@ func newClient(ctx context.Context, config Config, founds founding) (*Client, er
 
 // groupConfig returns the configuration of the group.
 func (c *Client) groupConfig() (multiplex.Config, error) {
-	config := &c.config
+	config := c.config
 	nodes, err := config.endpoints(c.prelude())
 	if err != nil {
 		return multiplex.Config{}, err

@@ -11,7 +11,7 @@ import (
 
 // appendAcquire appends SET key token NX PX ttl (R2). Times are relative only,
 // since clocks differ.
-func (c *Client) appendAcquire(dst []byte, resource string, token *Token, ttl time.Duration) multiplex.Encoded {
+func (c *Client) appendAcquire(dst []byte, resource string, token *veiled, ttl time.Duration) multiplex.Encoded {
 	dst = append(dst, "*6\r\n$3\r\nSET\r\n"...)
 	from := len(dst)
 	dst = c.appendKey(dst, resource)
@@ -22,7 +22,7 @@ func (c *Client) appendAcquire(dst []byte, resource string, token *Token, ttl ti
 }
 
 // appendRelease appends the release of one lock.
-func (c *Client) appendRelease(dst []byte, resource string, token *Token) multiplex.Encoded {
+func (c *Client) appendRelease(dst []byte, resource string, token *veiled) multiplex.Encoded {
 	dst, key := c.appendScript(dst, &releaseScript, resource)
 	return multiplex.Encoded{Bytes: c.appendValue(dst, token), Key: key}
 }
@@ -52,22 +52,22 @@ func appendExtendMany(dst []byte, n int) []byte {
 	return appendScriptHead(dst, &extendManyScript, n, 3+3*n)
 }
 
-func (c *Client) appendExtend(dst []byte, resource string, token *Token, ttl time.Duration) multiplex.Encoded {
+func (c *Client) appendExtend(dst []byte, resource string, token *veiled, ttl time.Duration) multiplex.Encoded {
 	return c.appendTimed(dst, &extendScript, resource, token, ttl)
 }
 
-func (c *Client) appendHeal(dst []byte, resource string, token *Token, ttl time.Duration) multiplex.Encoded {
+func (c *Client) appendHeal(dst []byte, resource string, token *veiled, ttl time.Duration) multiplex.Encoded {
 	return c.appendTimed(dst, &healScript, resource, token, ttl)
 }
 
 // appendShorten appends the command that shortens what remains of a lock's key
 // to the given time.
-func (c *Client) appendShorten(dst []byte, resource string, token *Token, rest time.Duration) multiplex.Encoded {
+func (c *Client) appendShorten(dst []byte, resource string, token *veiled, rest time.Duration) multiplex.Encoded {
 	return c.appendTimed(dst, &shortenScript, resource, token, rest)
 }
 
 // appendTimed appends a script that takes a lock's token and a time.
-func (c *Client) appendTimed(dst []byte, s *script, resource string, token *Token, t time.Duration) multiplex.Encoded {
+func (c *Client) appendTimed(dst []byte, s *script, resource string, token *veiled, t time.Duration) multiplex.Encoded {
 	dst, key := c.appendScript(dst, s, resource)
 	dst = c.appendValue(dst, token)
 	return multiplex.Encoded{Bytes: appendMilliseconds(dst, t), Key: key}
@@ -75,7 +75,7 @@ func (c *Client) appendTimed(dst []byte, s *script, resource string, token *Toke
 
 // appendAll appends a script that takes the keys of a lock on several resources
 // and its token, and a time unless that is zero.
-func (c *Client) appendAll(dst []byte, s *script, all *form, token *Token, t time.Duration) multiplex.Encoded {
+func (c *Client) appendAll(dst []byte, s *script, all *form, token *veiled, t time.Duration) multiplex.Encoded {
 	arguments := 4 + len(all.names)
 	if t != 0 {
 		arguments++
@@ -131,17 +131,17 @@ func (c *Client) appendKeyWith(dst []byte, resource, suffix string) []byte {
 // appendValue appends the value of a lock's keys as one bulk string: the token,
 // and the owner's label if there is one. Every command that sets, compares or
 // deletes has the whole value.
-func (c *Client) appendValue(dst []byte, token *Token) []byte {
-	owner := c.config.Owner
+func (c *Client) appendValue(dst []byte, token *veiled) []byte {
+	owner, text := c.config.Owner, token.unveil()
 	if owner == "" {
 		dst = append(dst, "$27\r\n"...)
-		dst = append(dst, token[:]...)
+		dst = append(dst, text[:]...)
 		return append(dst, "\r\n"...)
 	}
 	dst = append(dst, byte(resp.BulkString))
-	dst = strconv.AppendInt(dst, int64(len(token)+1+len(owner)), 10)
+	dst = strconv.AppendInt(dst, int64(len(text)+1+len(owner)), 10)
 	dst = append(dst, "\r\n"...)
-	dst = append(dst, token[:]...)
+	dst = append(dst, text[:]...)
 	dst = append(dst, pure.OwnerSeparator)
 	dst = append(dst, owner...)
 	return append(dst, "\r\n"...)

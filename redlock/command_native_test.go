@@ -18,12 +18,12 @@ import (
 func TestReleaseForms_R25(t *testing.T) {
 	var source tokens
 	for _, prefix := range []string{"", "lock:", "p\r\n$1\r\n"} {
-		c := &Client{config: Config{Prefix: prefix}}
+		c := &Client{config: &Config{Prefix: prefix}}
 		for _, name := range hostileNames {
-			token := source.next()
+			token := veil(source.next())
 			want := map[string][]string{
-				"DELEX":   {"DELEX", prefix + name, "IFEQ", string(token[:])},
-				"DELIFEQ": {"DELIFEQ", prefix + name, string(token[:])},
+				"DELEX":   {"DELEX", prefix + name, "IFEQ", token.unveil().Reveal()},
+				"DELIFEQ": {"DELIFEQ", prefix + name, token.unveil().Reveal()},
 			}
 			script := c.appendRelease(nil, name, &token)
 			for i := range releaseForms {

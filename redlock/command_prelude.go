@@ -58,7 +58,7 @@ func (c *Client) prelude() (steps []conn.Step) {
 	// No lock has this name: the DEL of the trial is executed.
 	resource := "redlock:trial:" + rand.Text()
 	key := c.config.Prefix + resource
-	var token Token
+	token := veil(Token{})
 	// Each native form has a step of the same name. If the server lacks the
 	// command, or the user may not run it, the trial is refused, and the group
 	// uses the script (R25).
@@ -97,6 +97,7 @@ func (c *Client) prelude() (steps []conn.Step) {
 func (c *Client) tryClaimForm(resource string) (steps []conn.Step) {
 	form := &claimForms[0]
 	key, tokens := c.config.Prefix+resource, [2]Token{c.tokens.next(), c.tokens.next()}
+	first, second := veil(tokens[0]), veil(tokens[1])
 	value := func(v resp.Value) error {
 		if _, _, ok := pure.SplitValue(string(v.Bytes())); !ok || !bytes.HasPrefix(v.Bytes(), tokens[0][:]) {
 			return fmt.Errorf("redlock: the trial of %s answered %q, not the value", form.Name, v.Type())
@@ -110,8 +111,8 @@ func (c *Client) tryClaimForm(resource string) (steps []conn.Step) {
 		return nil
 	}
 	steps = []conn.Step{
-		{Command: form.Append(nil, c.appendAcquire(nil, resource, &tokens[0], trialTTL)), Check: granted},
-		{Command: form.Append(nil, c.appendAcquire(nil, resource, &tokens[1], trialTTL)), Check: value},
+		{Command: form.Append(nil, c.appendAcquire(nil, resource, &first, trialTTL)), Check: granted},
+		{Command: form.Append(nil, c.appendAcquire(nil, resource, &second, trialTTL)), Check: value},
 		{Command: resp.AppendCommand(nil, "GET", key), Check: value},
 		{Command: resp.AppendCommand(nil, "DEL", key)},
 	}

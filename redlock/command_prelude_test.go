@@ -193,7 +193,7 @@ func TestEvictionIsWarnedAbout_R22(t *testing.T) {
 
 func TestStepNames_R27(t *testing.T) {
 	names := make(map[string]bool)
-	for _, step := range (&Client{config: Config{Prefix: "secret:"}}).prelude() {
+	for _, step := range (&Client{config: &Config{Prefix: "secret:"}}).prelude() {
 		names[step.Name] = true
 		require.Contains(t, string(step.Command), "\r\n"+strings.Fields(step.Name)[0]+"\r\n")
 	}

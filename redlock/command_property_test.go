@@ -17,18 +17,18 @@ import (
 func TestCommandsAreReadBack_R19(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		c := &Client{}
+		c := &Client{config: new(Config)}
 		c.config.Prefix = [...]string{"", nasty(rng), anyText(rng, 0, 40)}[rng.IntN(3)]
 		resource := [...]string{nasty(rng), anyText(rng, 1, 120), anyText(rng, 900, 1024)}[rng.IntN(3)]
 		key := c.config.Prefix + resource
-		token := Token([]byte(anyText(rng, len(Token{}), len(Token{}))))
+		token := veil(Token([]byte(anyText(rng, len(Token{}), len(Token{})))))
 		ttl := time.Duration(1+rng.Int64N(1<<40)) * time.Millisecond
 		milliseconds := strconv.FormatInt(ttl.Milliseconds(), 10)
 
 		set := c.appendAcquire(nil, resource, &token, ttl)
 		release := c.appendRelease(nil, resource, &token)
 		extend := c.appendExtend(nil, resource, &token, ttl)
-		secret := string(token[:])
+		secret := token.unveil().Reveal()
 		want := [][]string{
 			{"SET", key, secret, "NX", "PX", milliseconds},
 			{"EVALSHA", releaseScript.digest, "1", key, secret},

@@ -23,10 +23,10 @@ var hostileNames = []string{
 func TestCommandsCarryAnyNameWhole(t *testing.T) { // R19
 	var source tokens
 	for _, prefix := range []string{"", "lock:", "p\r\n$1\r\n"} {
-		c := &Client{config: Config{Prefix: prefix}}
+		c := &Client{config: &Config{Prefix: prefix}}
 		for _, name := range hostileNames {
-			token := source.next()
-			value, key := string(token[:]), prefix+name
+			token := veil(source.next())
+			value, key := token.unveil().Reveal(), prefix+name
 			for _, x := range []struct {
 				got  []byte
 				want []string
@@ -44,8 +44,8 @@ func TestCommandsCarryAnyNameWhole(t *testing.T) { // R19
 }
 
 func TestCommandsAreAppended(t *testing.T) {
-	c := new(Client)
-	token := Token{1, 2, 3}
+	c := &Client{config: new(Config)}
+	token := veil(Token{1, 2, 3})
 	before := []byte("+before\r\n")
 	got := c.appendAcquire(bytes.Clone(before), "a", &token, time.Second)
 	require.Equal(t, append(before, c.appendAcquire(nil, "a", &token, time.Second).Bytes...), got.Bytes)

@@ -21,6 +21,7 @@ import (
 // All methods may be called from any goroutine. An Election has no goroutine of
 // its own, and need not be closed; Run returns before the client is closed.
 type Election struct {
+	unprinted
 	client  *Client
 	name    string
 	options ElectionOptions
@@ -154,7 +155,7 @@ const never time.Duration = -1
 
 // check returns the options with their defaults.
 func (e *Election) check() (ElectionOptions, error) {
-	o, config := e.options, &e.client.config
+	o, config := e.options, e.client.config
 	if o.TTL == 0 {
 		o.TTL = min(defaultElectionTTL, config.MaxTTL)
 	}

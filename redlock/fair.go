@@ -37,7 +37,7 @@ import (
 // none.
 func (c *Client) Fair(name string) Locker {
 	f := &form{kind: fair, names: []string{name}, text: name}
-	return Locker{c, name, f, f}
+	return Locker{client: c, name: name, try: f, wait: f}
 }
 
 const (

@@ -22,7 +22,7 @@ type form struct {
 	mark time.Duration
 	// For writing, the token of the reader that it stays; for reading, of the
 	// writer that it was. Zero if there is none.
-	other Token
+	other veiled
 	// For permit: how many there are, and the number of the one that was granted
 	// last.
 	permits int

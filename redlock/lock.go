@@ -18,7 +18,7 @@ type Lock struct {
 	client   *Client
 	resource string
 	form     *form // nil for a plain lock; of several, resource is the text
-	token    Token
+	token    veiled
 	ttl      time.Duration // the longest TTL that the keys were given
 	until    time.Time     // by both clocks
 	number   int64         // see Fence; of a permit, its own
@@ -39,7 +39,7 @@ func (l Lock) Token() Token {
 	if !l.tenure.rise(tenureShown, 0) {
 		return Token{}
 	}
-	return l.token
+	return l.token.unveil()
 }
 
 // Fence returns the lock's fencing number: higher than that of every lock for

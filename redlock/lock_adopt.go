@@ -46,5 +46,5 @@ func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until ti
 	// connection ends.
 	every := multiplex.All(len(c.config.Nodes))
 	anywhere := multiplex.Receipt{Sent: every, Doubted: every}
-	return Lock{client: c, resource: resource, token: token, ttl: ttl, until: until, receipt: anywhere}, nil
+	return Lock{client: c, resource: resource, token: veil(token), ttl: ttl, until: until, receipt: anywhere}, nil
 }

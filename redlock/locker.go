@@ -12,6 +12,7 @@ import (
 // and released in the same way. HoldOptions.MinHold and Heal are for plain
 // locks: with them, the error is ErrHoldOptions.
 type Locker struct {
+	unprinted
 	client *Client
 	name   string
 	try    *form // of an attempt that is not repeated

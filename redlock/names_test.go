@@ -60,7 +60,7 @@ func TestKindsLeaveTheLocksOfOtherNamesAlone(t *testing.T) {
 				live(t, b, "x")
 				for _, n := range m.nodes {
 					value, _ := n.DB().Get("x" + end)
-					require.Equal(t, string(lock.token[:]), value)
+					require.Equal(t, lock.token.unveil().Reveal(), value)
 				}
 				_, err := b.TryAcquire(t.Context(), "x"+end, time.Minute)
 				require.ErrorIs(t, err, ErrHeld)

@@ -112,7 +112,7 @@ func TestInspectOfUnequalTimes(t *testing.T) {
 		lock := mustAcquire(t, c, "r", 10*time.Second)
 		time.Sleep(2 * ms)
 		for i, ttl := range []time.Duration{9, 7, 5, 3, 1} {
-			m.nodes[i].DB().Set("r", string(lock.token[:]), ttl*time.Second)
+			m.nodes[i].DB().Set("r", lock.token.unveil().Reveal(), ttl*time.Second)
 		}
 		require.Equal(t, 5*time.Second-ms, inspect(t, c, "r").TTL)
 	})

@@ -14,7 +14,7 @@ import (
 )
 
 // tokenOf returns the fingerprint of a lock's token.
-func tokenOf(l Lock) string { return l.token.Fingerprint() }
+func tokenOf(l Lock) string { return l.token.unveil().Fingerprint() }
 
 // Readers are listed with their times and owners, and a writer that waits for
 // them is reported. A writer is a holder like any other.

@@ -19,9 +19,10 @@ import (
 
 // Every command has the whole value; without an owner it is the token alone.
 func TestOwnerIsPartOfTheValue(t *testing.T) {
-	token := new(tokens).next()
-	for owner, value := range map[string]string{"": token.Reveal(), "web-1": token.Reveal() + ":web-1"} {
-		c := &Client{config: Config{Prefix: "p:", Owner: owner}}
+	bare := new(tokens).next()
+	token := veil(bare)
+	for owner, value := range map[string]string{"": bare.Reveal(), "web-1": bare.Reveal() + ":web-1"} {
+		c := &Client{config: &Config{Prefix: "p:", Owner: owner}}
 		for _, x := range []struct {
 			got  []byte
 			want []string
@@ -215,7 +216,7 @@ func TestJudgeSetGet_R17(t *testing.T) {
 // and GET together is accepted, and each of a server that ignores one of them,
 // or knows neither, is not.
 func TestTrialOfSetNXGet_R25(t *testing.T) {
-	c := &Client{config: Config{Owner: "web-1"}}
+	c := &Client{config: &Config{Owner: "web-1"}}
 	steps := c.tryClaimForm("r")
 	first := decoded(t, steps[0].Command)[2]
 	second := decoded(t, steps[1].Command)[2]

@@ -9,9 +9,17 @@ import (
 )
 
 // Types that hold a secret print none, with any verb (R27): with a String
-// method alone, %d and %#v would show the fields. One case is out of reach: a
-// Lock in an unexported field of a user's struct is printed by reflection,
-// which may not call methods there.
+// method alone, %d and %#v would show the fields. In an unexported field of a
+// user's struct no method is called; there, a veiled token and a configuration
+// behind two pointers show nothing. Out of reach are a Token, a Node and a
+// Config in such a field: their own fields are the user's.
+
+// An unprinted, embedded, keeps a type's fields from package fmt, whatever the
+// verb.
+type unprinted struct{}
+
+// Format prints a constant.
+func (unprinted) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(redlock)") }
 
 // String hides the token.
 func (t Token) String() string { return "(token)" }

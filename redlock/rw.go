@@ -21,6 +21,7 @@ import (
 // The resource must be locked by RWLock only: a plain lock on it keeps readers
 // and writers out, but does not see the readers.
 type RWLock struct {
+	unprinted
 	client *Client
 	name   string
 	read   *form
@@ -66,10 +67,14 @@ const (
 )
 
 // Read returns the Locker of readers.
-func (rw RWLock) Read() Locker { return Locker{rw.client, rw.name, rw.read, rw.read} }
+func (rw RWLock) Read() Locker {
+	return Locker{client: rw.client, name: rw.name, try: rw.read, wait: rw.read}
+}
 
 // Write returns the Locker of writers.
-func (rw RWLock) Write() Locker { return Locker{rw.client, rw.name, rw.try, rw.write} }
+func (rw RWLock) Write() Locker {
+	return Locker{client: rw.client, name: rw.name, try: rw.try, wait: rw.write}
+}
 
 // Upgrade makes one attempt to acquire the write lock for a reader, which must
 // be the only one. The read lock stays as it is: after the release of the write
@@ -139,7 +144,7 @@ func (rw RWLock) attempt(ctx context.Context, f *form, ttl time.Duration) (Lock,
 
 // downgrades reports whether a reader has been a writer: other is the writer's
 // token then. A writer's other is the token of the reader that it stays.
-func (f *form) downgrades() bool { return f.is(reading) && f.other != Token{} }
+func (f *form) downgrades() bool { return f.is(reading) && f.other != veiled{} }
 
 // claimRW encodes the command that lets a reader or a writer in.
 func (l *Lock) claimRW(dst []byte) multiplex.Encoded {
@@ -174,7 +179,7 @@ func (c *Client) appendRW(dst []byte, s *script, resource string, arguments int)
 
 // appendOther appends the value of the other lock, or an empty one.
 func (c *Client) appendOther(dst []byte, f *form) []byte {
-	if f.other == (Token{}) {
+	if f.other == (veiled{}) {
 		return resp.AppendBulkString(dst, "")
 	}
 	return c.appendValue(dst, &f.other)

@@ -56,7 +56,7 @@ func (c *Client) Semaphore(name string, permits int) Locker {
 	f.last.Store(-1)
 	waits := f
 	waits.mark = permitMark
-	return Locker{c, name, &f, &waits}
+	return Locker{client: c, name: name, try: &f, wait: &waits}
 }
 
 // permitMark is for how long the mark of a caller stands that waits for a

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"crypto/rand"
+	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"sync"
@@ -54,6 +55,30 @@ func ParseToken(text string) (Token, error) {
 // Fingerprint returns a hash of the token that may be shown. It identifies the
 // holder in an Inspection, and serves no other purpose.
 func (t Token) Fingerprint() string { return fingerprint(t[:]) }
+
+// A veiled is a token as a Lock keeps it, combined with bytes that only this
+// process has. Package fmt prints the unexported fields of a user's struct
+// without calling their methods, and what a pointer in one leads to, one step
+// far (R27). So what a user can keep has no secret by value in it, nor behind
+// its first pointer.
+type veiled [pure.TokenText]byte
+
+// theVeil is what tokens are combined with.
+var theVeil = func() (v [pure.TokenText]byte) {
+	_, _ = rand.Read(v[:])
+	return v
+}()
+
+func veil(t Token) (v veiled) {
+	subtle.XORBytes(v[:], t[:], theVeil[:])
+	return v
+}
+
+// unveil returns the token.
+func (v *veiled) unveil() (t Token) {
+	subtle.XORBytes(t[:], v[:], theVeil[:])
+	return t
+}
 
 // tokens draws random bytes from the system's cryptographic source, enough for
 // two hundred tokens with one system call.

@@ -94,8 +94,8 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		Nodes:    Nodes("redis://user:hunter2@a:6379", "redis://b", "redis://%zz:hunter2@c"),
 		Username: "alice", Password: "hunter2",
 	}
-	client := &Client{config: config}
-	lock := Lock{client: client, resource: "customer-4711", token: token, ttl: time.Second, until: time.Now()}
+	client := &Client{config: &config}
+	lock := Lock{client: client, resource: "customer-4711", token: veil(token), ttl: time.Second, until: time.Now()}
 	for _, v := range []any{
 		token, &token, []Token{token}, map[string]Token{"a": token}, struct{ Token Token }{token},
 		lock, &lock, []Lock{lock}, [1]any{lock}, struct{ Lock Lock }{lock}, fmt.Errorf("%v", lock),

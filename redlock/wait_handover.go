@@ -121,7 +121,7 @@ func (c *Client) pass(b *baton, state uint64) bool {
 		return false
 	}
 	c.group.DelayClose(1) // until it is taken, so that Close lets it be given back
-	if !c.refusing.Load() && c.queues.give(b, state, b.end.left(now), &c.config) {
+	if !c.refusing.Load() && c.queues.give(b, state, b.end.left(now), c.config) {
 		return true
 	}
 	c.group.DelayClose(-1)

@@ -76,7 +76,7 @@ func TestALockIsHandedOver(t *testing.T) {
 		require.ErrorIs(t, err, ErrNotHeld)
 		time.Sleep(10 * ms)
 		require.Equal(t, before, asked(m), "nothing was sent for it")
-		require.Len(t, m.holders("r", next.lock.token), 3)
+		require.Len(t, m.holders("r", next.lock.token.unveil()), 3)
 
 		longer, err := next.lock.Extend(t.Context(), 20*time.Second)
 		require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestAHoldIsHandedOver(t *testing.T) {
 		require.Equal(t, Token{}, h.Current().Token())
 		_, err = copied.Extend(t.Context(), time.Minute)
 		require.ErrorIs(t, err, ErrNotHeld)
-		require.Len(t, m.holders("r", next.lock.token), 3)
+		require.Len(t, m.holders("r", next.lock.token.unveil()), 3)
 		require.Equal(t, start, next.begun.at, "MaxHold and MinHold count from here")
 
 		time.Sleep(time.Minute - 100*ms - time.Since(start))
@@ -230,7 +230,7 @@ func TestAHoldIsLostByTheReleaseOfItsLock(t *testing.T) {
 			require.ErrorIs(t, h.Err(), ErrLost)
 			require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
 			time.Sleep(10 * ms)
-			require.Len(t, m.holders("r", next.lock.token), 3)
+			require.Len(t, m.holders("r", next.lock.token.unveil()), 3)
 			require.NoError(t, next.lock.Release(t.Context()))
 		}
 	})
@@ -249,7 +249,7 @@ func TestAFormerHolderHasNoToken_R9(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorIs(t, adopted.Release(t.Context()), ErrNotHeld)
 		time.Sleep(10 * ms)
-		require.Len(t, m.holders("r", next.lock.token), 3)
+		require.Len(t, m.holders("r", next.lock.token.unveil()), 3)
 	})
 }
 
@@ -379,7 +379,7 @@ func TestALostLockIsHandedOver(t *testing.T) {
 		w.got(t)
 		require.NotEqual(t, lock.token, w.lock.token)
 		time.Sleep(5 * ms)
-		require.Empty(t, m.holders("r", lock.token), "R7")
+		require.Empty(t, m.holders("r", lock.token.unveil()), "R7")
 		require.NoError(t, w.lock.Release(t.Context()))
 		time.Sleep(5 * ms)
 
@@ -463,7 +463,7 @@ func TestCloseDuringAHandOver_R28(t *testing.T) {
 			closeNow(t, c)
 			<-w.done
 			if err := <-released; err != nil || w.err == nil { // the lock stays until its TTL ends
-				require.Len(t, m.holders("r", lock.token), 3)
+				require.Len(t, m.holders("r", lock.token.unveil()), 3)
 				for _, n := range m.nodes {
 					n.FlushAll()
 				}
@@ -597,7 +597,7 @@ func TestAHandedHoldIsRenewedForItsOwnTTL(t *testing.T) {
 			n.Pause() // so that no other renewal is executed
 		}
 		time.Sleep(h.Validity() - ms)
-		require.Len(t, m.holders("r", lock.token), 3, "while it is valid, the keys live")
+		require.Len(t, m.holders("r", lock.token.unveil()), 3, "while it is valid, the keys live")
 		_ = h.Release(t.Context())
 	})
 }
@@ -646,7 +646,7 @@ func TestCloseLeavesAHandedHold_R28(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, h.own.hand(tenureKept, 10*time.Second))
 		require.NoError(t, c.Close(t.Context()))
-		require.Len(t, m.holders("r", h.lock.token), 3)
+		require.Len(t, m.holders("r", h.lock.token.unveil()), 3)
 	})
 }
 

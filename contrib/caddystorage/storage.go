@@ -27,9 +27,12 @@ package caddystorage
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -62,7 +65,7 @@ type Storage struct {
 	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=caddy.storage inline_key=module"`
 
 	inner certmagic.Storage
-	key   string // in pool
+	key   string // in pool: a hash of what makes the client
 	locks *locks
 }
 
@@ -114,7 +117,8 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 	for i, master := range s.Masters {
 		masters[i] = caddy.NewReplacer().ReplaceKnown(master, "")
 	}
-	key := fmt.Sprintf("%q %q %v", masters, s.Prefix, s.TTL)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %v", masters, s.Prefix, s.TTL))
+	key := hex.EncodeToString(sum[:]) // not the passwords themselves (R27)
 	shared, _, err := pool.LoadOrNew(key, func() (caddy.Destructor, error) {
 		client, err := redlock.New(ctx, redlock.Config{Nodes: redlock.Nodes(masters...), Logger: ctx.Slogger()})
 		if err != nil {
@@ -141,6 +145,9 @@ func (s *Storage) Cleanup() error {
 	_, err := pool.Delete(key)
 	return err
 }
+
+// Format prints no field, whatever the verb: URLs may hold passwords.
+func (Storage) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "redlock") }
 
 // CertMagicStorage returns the storage for certmagic.
 func (s *Storage) CertMagicStorage() (certmagic.Storage, error) {

@@ -268,3 +268,10 @@ func ExampleNewCollector() {
 	// # TYPE redlock_quorum_nodes gauge
 	// redlock_quorum_nodes 2
 }
+
+// A collector shows nothing of its client's configuration when it is printed.
+func TestACollectorShowsNoPassword_R27(t *testing.T) {
+	const password = "hunter2hunter2"
+	client := redlocktest.New(t, 1, redlocktest.Password(password)).Client(t)
+	redistest.Specimen{Value: NewCollector(client, Options{})}.ShowsNone(t, password)
+}
