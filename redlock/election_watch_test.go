@@ -115,6 +115,72 @@ func TestWatchOfALeaderThatDies(t *testing.T) {
 	})
 }
 
+// With a prefix, the observer asks about the key as it stands on the nodes:
+// then a push tells it, and it need not ask all the time.
+func TestWatchWithAPrefixIsTold_R11(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{Prefix: "lock:"})
+		held := mustAcquire(t, c, "e", time.Minute)
+		fresh := observe(t.Context(), m.client(t, Config{Prefix: "lock:"}).Election("e", ElectionOptions{}))
+		for range 5 {
+			before := calls(m, "PTTL")
+			time.Sleep(10 * time.Second)
+			require.LessOrEqual(t, calls(m, "PTTL")-before, 3*3*20)
+			fresh()
+			require.NoError(t, held.Release(t.Context()))
+			time.Sleep(50 * ms)
+			found := fresh()
+			require.Len(t, found, 1)
+			require.Equal(t, StateFree, found[0].State)
+			held = mustAcquire(t, c, "e", time.Minute)
+		}
+	})
+}
+
+// A further term of the same leader is news, even if the observer did not see
+// the time between.
+func TestWatchReportsTheSameLeadersNextTerm(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.candidate(t, "a")
+		held := mustAcquire(t, c, "e", electionTTL)
+		fresh := observe(t.Context(), c.Election("e", ElectionOptions{}))
+		time.Sleep(time.Second)
+		before := fresh()
+		require.NoError(t, held.Release(t.Context()))
+		mustAcquire(t, c, "e", electionTTL) // before the observer looks
+		time.Sleep(time.Second)
+		after := fresh()
+		require.Len(t, after, 1)
+		require.Equal(t, "a", after[0].Leader)
+		require.Greater(t, after[0].Term, before[len(before)-1].Term)
+	})
+}
+
+// However long a term was, after its end the observer looks as often as it did
+// at the start: a leader that follows at once is seen at once.
+func TestWatchLooksOftenAfterEachLongTerm(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		fresh := observe(t.Context(), m.client(t, Config{}).Election("e", ElectionOptions{}))
+		for range 5 {
+			held := mustAcquire(t, c, "e", time.Hour)
+			time.Sleep(time.Minute)
+			fresh()
+			require.NoError(t, held.Release(t.Context()))
+			time.Sleep(30 * ms)
+			require.Len(t, fresh(), 1)
+			held = mustAcquire(t, c, "e", time.Hour)
+			time.Sleep(60 * ms)
+			found := fresh()
+			require.Len(t, found, 1)
+			require.Equal(t, StateHeld, found[0].State)
+			require.NoError(t, held.Release(t.Context()))
+			time.Sleep(time.Minute)
+			fresh()
+		}
+	})
+}
+
 // That a quorum does not answer is reported, with the causes, and so is its
 // return.
 func TestWatchIsUnclear(t *testing.T) {

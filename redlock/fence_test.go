@@ -494,6 +494,77 @@ func TestResetFenceNeedsAllNodes(t *testing.T) {
 	})
 }
 
+// A node whose seal is another one each time that it is given a floor has none:
+// the reset says so, and touches no other node.
+func TestResetFenceFailsWhileASealChanges_F3(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		m.opened(t, fenced())
+		before := m.record(t, 2)
+		m.answerFloors(2, ":0\r\n", func() bool { return true })
+		_, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 1<<50)
+		require.ErrorContains(t, err, "not all nodes were given a floor")
+		require.Equal(t, before, m.record(t, 2))
+	})
+}
+
+// answerFloors makes a node answer a floor that it is given with reply, for as
+// long as it should, instead of writing it.
+func (m *memory) answerFloors(node int, reply string, should func() bool) {
+	m.nodes[node].Handle(func(_ int, args []string) ([]byte, bool) {
+		ours := args[0] == "EVALSHA" && args[1] == floorScript.digest && args[len(args)-1] > "1000"
+		return []byte(reply), ours && should()
+	})
+}
+
+// Init with Fenced reports a floor that could not be written: fenced locks
+// would wait for it. Without Fenced it is no matter.
+func TestInitReportsAFloorThatIsNotWritten_F2(t *testing.T) {
+	for _, fence := range []bool{true, false} {
+		simulated(t, 3, func(t *testing.T, m *memory) {
+			m.answerFloors(2, "-OOM command not allowed\r\n", func() bool { return true })
+			_, err := Init(t.Context(), m.reach(Config{MaxTTL: time.Second, Fenced: fence}))
+			if fence {
+				require.Error(t, err)
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+// A second Init finds the deployment open and touches no floor: one without
+// the lead of a reset could be lower than numbers that were granted.
+func TestInitLeavesTheFloorsOfWhatIsOpen_F3(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		m.opened(t, fenced())
+		before := m.record(t, 0)
+		time.Sleep(time.Minute)
+		d, err := Init(t.Context(), m.reach(fenced()))
+		require.NoError(t, err)
+		require.False(t, d.New)
+		require.Equal(t, before, m.record(t, 0))
+	})
+}
+
+// A node that refused its floor for a while, as at maxmemory, gets it
+// afterwards, over the same connection.
+func TestFloorIsWrittenAfterARefusal_F3(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.opened(t, fenced())
+		last := fenceOf(t, c, "r")
+		full := true
+		m.answerFloors(0, "-OOM command not allowed when used memory > 'maxmemory'.\r\n", func() bool { return full })
+		m.nodes[0].FlushAll()
+		time.Sleep(20 * time.Second)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Error(t, c.group.Complete(ended), "it has no floor")
+		full = false
+		countsAgain(t, c, 6*time.Second)
+		require.GreaterOrEqual(t, m.record(t, 0).Floor, int64(last))
+	})
+}
+
 // A node that remembers the last number, by a mistake or a lie, must not take
 // all numbers from the others: the reset names it and changes nothing.
 func TestResetFenceLeavesNumbers(t *testing.T) {

@@ -368,3 +368,31 @@ func TestInspectOfALiarAboutParticipants_R16(t *testing.T) {
 		})
 	}
 }
+
+// One node alone neither makes a writer wait nor says how many permits there
+// are, nor for how long one of them is held (R33).
+func TestInspectOfOneNodesWord_R33(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		lock, err := c.Semaphore("s", 3).TryAcquire(t.Context(), 10*time.Second)
+		require.NoError(t, err)
+		record, ok := m.nodes[0].Get("s#0")
+		require.True(t, ok)
+		m.nodes[0].DB().Set("s#0", record, time.Hour)
+		require.LessOrEqual(t, inspect(t, c, "s").PermitsHeld[0].TTL, 10*time.Second)
+		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+			switch {
+			case args[0] != "EVALSHA":
+			case args[1] == newScript(lua.LookPermits).digest:
+				return []byte("*2\r\n:1\r\n:1\r\n"), true
+			case args[1] == newScript(lua.LookReaders).digest:
+				return []byte("*2\r\n:7\r\n:0\r\n"), true
+			}
+			return nil, false
+		})
+		found := inspect(t, c, "s")
+		require.Equal(t, 3, found.Permits)
+		require.False(t, found.WriterWaits)
+		require.NoError(t, lock.Release(t.Context()))
+	})
+}

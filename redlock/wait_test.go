@@ -81,6 +81,31 @@ func TestAReleaseElsewhereIsPushed(t *testing.T) {
 	}
 }
 
+// A waiter asks the nodes about the key as it stands there: with a prefix, it
+// is told of a release as soon as without one.
+func TestAWaiterWithAPrefixIsTold_R11(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{Prefix: "lock:"}), m.client(t, Config{Prefix: "lock:"})
+		for _, wait := range []func() (Lock, error){
+			func() (Lock, error) { return b.Acquire(t.Context(), "r", time.Minute) },
+			func() (Lock, error) { return b.AcquireAll(t.Context(), []string{"r", "s"}, time.Minute) },
+		} {
+			held := mustAcquire(t, a, "r", time.Minute)
+			w := &waiting{done: make(chan struct{})}
+			go func() {
+				defer close(w.done)
+				w.lock, w.err = wait()
+				w.at = time.Now()
+			}()
+			time.Sleep(3 * time.Second) // until it asks seldom by itself
+			start := time.Now()
+			require.NoError(t, held.Release(t.Context()))
+			require.LessOrEqual(t, w.got(t).Sub(start), 10*ms)
+			require.NoError(t, w.lock.Release(t.Context()))
+		}
+	})
+}
+
 // A release by this client wakes the next caller at once: its SET stands behind
 // the release on every connection (R8).
 func TestAReleaseHereCallsTheNextAtOnce(t *testing.T) {
