@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/assert"
@@ -87,6 +88,73 @@ func TestDialThatFailsClosesItsConnection_R28(t *testing.T) {
 			})
 		})
 	}
+}
+
+// plaintext serves connections as a node without TLS does: it answers PING, and
+// takes anything else for the beginning of a line.
+func plaintext(l net.Listener) {
+	for nc, err := l.Accept(); err == nil; nc, err = l.Accept() {
+		go func() {
+			defer nc.Close()
+			first := make([]byte, 64)
+			if n, _ := nc.Read(first); n > 0 && first[0] == 'P' {
+				_, _ = io.WriteString(nc, "+PONG\r\n")
+			}
+			_, _ = io.Copy(io.Discard, nc)
+		}()
+	}
+}
+
+// Dial closes the connection on which it asks in plaintext, too, and leaves the
+// tls.Config of the caller, which all nodes share, as it is.
+func TestPlaintextIsTestedOnAConnectionThatIsClosed_R21_R28(t *testing.T) {
+	certs := newCertificates(t)
+	synctest.Test(t, func(t *testing.T) {
+		network := redistest.NewNetwork()
+		defer network.Close()
+		go plaintext(network.Listen("node.test:1"))
+		config := certs.client()
+		var dialed []*closings
+		cfg := Config{Endpoint: Endpoint{Addr: "node.test:1", TLS: config}}
+		cfg.NetDial = func(ctx context.Context, name, addr string) (net.Conn, error) {
+			nc, err := network.Dial(ctx, name, addr)
+			dialed = append(dialed, &closings{Conn: nc})
+			return dialed[len(dialed)-1], err
+		}
+		_, err := Dial(t.Context(), cfg)
+		require.ErrorIs(t, err, errPlaintext)
+		require.Empty(t, config.ServerName)
+		synctest.Wait()
+		require.GreaterOrEqual(t, len(dialed), 2)
+		for i, nc := range dialed {
+			require.Positive(t, nc.count.Load(), "connection %d", i)
+		}
+	})
+}
+
+// Nothing of Dial goes on when it has returned, whatever NetDial does: the test
+// for plaintext is over, too.
+func TestDialWaitsForItsTestForPlaintext_R28(t *testing.T) {
+	certs := newCertificates(t)
+	synctest.Test(t, func(t *testing.T) {
+		network := redistest.NewNetwork()
+		defer network.Close()
+		go plaintext(network.Listen("node.test:1"))
+		var running, calls atomic.Int32
+		cfg := Config{Endpoint: Endpoint{Addr: "node.test:1", TLS: certs.client(), DialTimeout: tlsPatience + 100*time.Millisecond}}
+		cfg.NetDial = func(ctx context.Context, name, addr string) (net.Conn, error) {
+			running.Add(1)
+			defer running.Add(-1)
+			if calls.Add(1) > 1 {
+				time.Sleep(300 * time.Millisecond) // it does not look at its context
+			}
+			return network.Dial(ctx, name, addr)
+		}
+		_, err := Dial(t.Context(), cfg)
+		require.Error(t, err)
+		require.GreaterOrEqual(t, calls.Load(), int32(2))
+		require.Zero(t, running.Load())
+	})
 }
 
 // The writer is woken for bytes that are already queued. If it were woken

@@ -59,6 +59,28 @@ func lasts(limit time.Duration, wait func(context.Context) error) error {
 	return wait(ctx)
 }
 
+// The time for which a set with a young node waits ends at a known moment. The
+// watch runs then, and not at its next pass, whenever the last node came up.
+func TestASetIsOpenedWhenItsWaitEnds_R26_R30(t *testing.T) {
+	const young = 3 * time.Second // for how long its node waits
+	for _, late := range []time.Duration{0, time.Second, 2 * time.Second, 2990 * ms, 2995 * ms, young, 3010 * ms, 3500 * ms} {
+		aged(t, 3, time.Minute, func(t *testing.T, c *fleet) {
+			begun := time.Now()
+			time.AfterFunc(max(pure.Soon, late), func() { c.links[2].HoldDials(false) })
+			c.waitUp(3)
+			due := max(young, time.Since(begun))
+			require.NoError(t, lasts(time.Minute, c.group.WaitOpen))
+			require.LessOrEqual(t, time.Since(begun), due+20*ms, "the last node is dialed after %v", late)
+		}, func(c *cluster) {
+			time.AfterFunc(time.Minute-1, c.nodes[0].Restart)
+			c.links[2].HoldDials(true)
+			for i := range c.config.Nodes {
+				c.config.Nodes[i].DialTimeout = time.Minute
+			}
+		})
+	}
+}
+
 // ids returns the ids on the nodes, in order; "" for none.
 func (f *fleet) ids(nodes ...int) (ids []string) {
 	for _, i := range nodes {

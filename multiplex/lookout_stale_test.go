@@ -24,3 +24,27 @@ func TestAskForgetsASignalThatWasNotTaken(t *testing.T) {
 		}
 	})
 }
+
+// A node that has refused to push, but has yet to answer the question, is not
+// asked again by the next Ask, which must not forget the refusal: the answer
+// alone would count, and the lookout would wait for pushes that never come.
+func TestAskRemembersWhoWillNotPush(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.set("k")
+		for _, n := range c.nodes[:2] {
+			n.Refuse("-NOPERM no", "CLIENT CACHING")
+			n.Handle(func(_ int, args []string) ([]byte, bool) { return nil, args[0] == "PTTL" })
+		}
+		l := c.lookout("k")
+		defer l.Stop()
+		require.True(t, l.Ask())
+		c.arrive()
+		require.True(t, l.Ask(), "their answers are on their way")
+		for _, n := range c.nodes[:2] {
+			n.Push(":60000\r\n")
+		}
+		c.arrive()
+		require.True(t, told(l), "too few will push")
+		require.Zero(t, c.status(0).Deaths)
+	})
+}

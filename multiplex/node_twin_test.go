@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -136,4 +137,29 @@ func TestTwinsAreOneVote_R22(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A proof that two servers with one run id are two ends with its connections:
+// an address that has become an alias of another since has no vote (R22).
+func TestAProofEndsWithItsConnection_R22(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var listener net.Listener
+		c := newCluster(t, 3, func(c *cluster) {
+			clone := redistest.NewNode(redistest.NodeConfig{RunID: c.nodes[0].RunID()})
+			t.Cleanup(func() { _ = clone.Close() })
+			teach(clone)
+			listener = c.network.Listen("clone:6379")
+			clone.Serve(listener)
+			c.config.Nodes[2].Addr = "clone:6379"
+			c.network.At("clone:6379").Refuse(true) // so that it comes second, and has the proof
+		})
+		c.waitUp(2)
+		c.network.At("clone:6379").Refuse(false)
+		c.waitUp(3)
+		require.NoError(t, listener.Close())
+		c.nodes[0].Serve(c.network.Listen("clone:6379"))
+		c.network.At("clone:6379").Reset()
+		time.Sleep(5 * time.Second)
+		require.LessOrEqual(t, c.up(), 2)
+	})
 }

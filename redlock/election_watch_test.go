@@ -167,10 +167,10 @@ func TestWatchLooksOftenAfterEachLongTerm(t *testing.T) {
 			time.Sleep(time.Minute)
 			fresh()
 			require.NoError(t, held.Release(t.Context()))
-			time.Sleep(30 * ms)
+			time.Sleep(60 * ms)
 			require.Len(t, fresh(), 1)
 			held = mustAcquire(t, c, "e", time.Hour)
-			time.Sleep(60 * ms)
+			time.Sleep(200 * ms) // far below the fallback
 			found := fresh()
 			require.Len(t, found, 1)
 			require.Equal(t, StateHeld, found[0].State)

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -376,9 +377,10 @@ func TestInspectOfOneNodesWord_R33(t *testing.T) {
 		c := m.client(t, Config{})
 		lock, err := c.Semaphore("s", 3).TryAcquire(t.Context(), 10*time.Second)
 		require.NoError(t, err)
-		record, ok := m.nodes[0].Get("s#0")
+		permit := fmt.Sprint("s#", inspect(t, c, "s").PermitsHeld[0].Number)
+		record, ok := m.nodes[0].Get(permit)
 		require.True(t, ok)
-		m.nodes[0].DB().Set("s#0", record, time.Hour)
+		m.nodes[0].DB().Set(permit, record, time.Hour)
 		require.LessOrEqual(t, inspect(t, c, "s").PermitsHeld[0].TTL, 10*time.Second)
 		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
 			switch {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,6 +72,31 @@ func TestElectRunsOneCommand(t *testing.T) {
 	require.Equal(t, []string{"over", "over"}, []string{said[1], said[3]})
 	require.Less(t, number64(t, said[0]), number64(t, said[2]))
 	require.Equal(t, redlock.StateFree, state(t, c))
+}
+
+// A signal that comes between the election and the start of the command is not
+// lost: the relay has no command yet to pass it to, so the command must not
+// start.
+func TestElectSignalBetweenTheElectionAndTheStart(t *testing.T) {
+	t.Parallel()
+	servers, _ := masters(t, 3)
+	hold, err := client(t, servers).TryHold(t.Context(), "r", redlock.HoldOptions{TTL: time.Minute})
+	require.NoError(t, err)
+	never := filepath.Join(t.TempDir(), "never")
+	path, err := look("touch")
+	require.NoError(t, err)
+	signals := make(chan os.Signal, 1)
+	r := startRelay(signals)
+	defer r.end()
+	r.pass(syscall.SIGTERM)
+	ctx, cancel := context.WithCancel(hold.Context())
+	cancel() // as Election.Run does, whose context is the relay's
+	term := electedTerm{
+		electCommand: &electCommand{lifetime: lifetime{time.Minute}, Command: []string{"touch", never}, Name: "r", KillAfter: time.Second},
+		process:      &process{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, signals: signals}, relay: r, path: path,
+	}
+	require.ErrorIs(t, term.lead(ctx, 1), context.Canceled)
+	require.False(t, exists(never))
 }
 
 func number64(t *testing.T, text string) uint64 {

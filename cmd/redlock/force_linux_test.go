@@ -102,6 +102,24 @@ func TestForceInterruptedWhileItDeletes(t *testing.T) {
 	s.awaits("no answer: it may or may not be deleted")
 }
 
+// A node that hangs at the interrupt and answers soon after it is still done.
+func TestForceInterruptedWhileANodeHangsForAMoment(t *testing.T) {
+	servers, nodes := masters(t, 3)
+	do(t, servers, "SET", "job", "x", "PX", "600000")
+	s := begin(t, "release", nodes, "--force", "--timeout=1h", "job")
+	s.awaits("Type yes: ")
+	require.NoError(t, servers[2].Stop())
+	s.types("yes\n")
+	for _, server := range servers[:2] {
+		eventually(t, "the key is deleted", func() bool { return valueOf(t, server, "job") == nil })
+	}
+	s.signals <- syscall.SIGINT
+	eventually(t, "the interrupt is taken", func() bool { return len(s.signals) == 0 })
+	require.NoError(t, servers[2].Continue())
+	assert.Equal(t, exitOK, s.end())
+	require.Nil(t, valueOf(t, servers[2], "job"))
+}
+
 // On a terminal a watch is redrawn in place, in colours unless NO_COLOR is set.
 func TestWatchOnATerminal(t *testing.T) {
 	_, nodes := masters(t, 1)

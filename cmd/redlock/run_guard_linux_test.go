@@ -1,11 +1,20 @@
 package main
 
 import (
+	"net"
+	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
 )
 
 // If the guard is killed too, the kernel kills the command, but not what that
@@ -22,4 +31,36 @@ func TestRunThatIsKilledWithItsGuard(t *testing.T) {
 	require.NoError(t, cmd.Process.Kill())
 	require.Equal(t, 137, await(t, cmd))
 	eventually(t, "the command is there", func() bool { return !alive(group) })
+}
+
+// The guard ends with the command. During the release it would kill what the
+// command left running, if redlock were killed or its masters were slow.
+func TestGuardIsGoneBeforeTheRelease(t *testing.T) {
+	dir := t.TempDir()
+	var seen, guarded atomic.Bool
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	node := redistest.NewNode(redistest.NodeConfig{})
+	t.Cleanup(func() { _ = node.Close() })
+	node.Teach()
+	node.Serve(listener)
+	node.Handle(func(_ int, args []string) ([]byte, bool) {
+		if args[0] == "EVALSHA" && slices.Contains(args, "job") {
+			if group, err := os.ReadFile(filepath.Join(dir, "group")); err == nil {
+				pid, _ := strconv.Atoi(strings.TrimSpace(string(group)))
+				seen.Store(pid > 1)
+				guarded.Store(pid > 1 && syscall.Kill(pid, 0) == nil)
+			}
+		}
+		return nil, false
+	})
+	p := process{signals: make(chan os.Signal, 1), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, begun: time.Now()}
+	run := runCommand{lifetime: lifetime{time.Minute}, KillAfter: time.Second, Resource: "job"}
+	run.Command = shell(`ps -o pgid= $$ >"$1/group"`, dir)
+	err = run.Run(&p, &deployment{Nodes: []string{"redis://" + listener.Addr().String()}, Forgetful: true, Timeout: patience})
+	var exit *exitError
+	require.ErrorAs(t, err, &exit)
+	require.Equal(t, exitOK, exit.code)
+	require.True(t, seen.Load(), "no release was seen")
+	require.False(t, guarded.Load())
 }

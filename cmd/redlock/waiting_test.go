@@ -89,6 +89,22 @@ func TestContestEnds(t *testing.T) {
 	})
 }
 
+// --wait includes the time that connecting took.
+func TestWaitIncludesConnecting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		_, err := d.Client(t, forgetful).Acquire(t.Context(), "job", time.Hour)
+		require.NoError(t, err)
+		wait := 2 * time.Second
+		run := runCommand{waiting: waiting{Wait: &wait}, Resource: "job", lifetime: lifetime{time.Minute}}
+		begun := time.Now()
+		opened := &deployment{Timeout: time.Minute, opened: begun.Add(-1500 * time.Millisecond)}
+		_, _, err = run.hold(&process{signals: make(chan os.Signal)}, opened, d.Client(t, forgetful))
+		require.Error(t, err)
+		require.InDelta(t, 500, time.Since(begun).Milliseconds(), 50)
+	})
+}
+
 // What refuses an attempt depends on its form, and what less than a quorum has
 // decides nothing: those who have it may be asking at the same instant.
 func TestWhatIsInTheWay(t *testing.T) {

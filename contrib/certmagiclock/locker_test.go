@@ -136,6 +136,63 @@ func TestALostLockIsNotTheNextOnes(t *testing.T) {
 	})
 }
 
+// outage loses every lock: all nodes refuse connections for a minute.
+func outage(d *redlocktest.Deployment) {
+	for _, n := range d.Nodes() {
+		n.Refuse(true)
+	}
+	time.Sleep(time.Minute)
+	for _, n := range d.Nodes() {
+		n.Refuse(false)
+	}
+	time.Sleep(10 * time.Second) // until the nodes are up
+}
+
+// Where two locks of one name were lost and the first was granted again, the
+// Unlock that comes first still takes the lost one, whose goroutine has no lock.
+func TestUnlockTakesTheLostOneWhereverItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		locker, other := newLocker(t, d), newLocker(t, d)
+		ctx := t.Context()
+		for range 2 {
+			require.NoError(t, locker.Lock(ctx, "x"))
+			outage(d)
+		}
+		require.NoError(t, locker.RenewLockLease(ctx, "x", time.Minute), "granted again")
+		require.Error(t, locker.Unlock(ctx, "x"))
+		ok, err := other.TryLock(ctx, "x")
+		require.NoError(t, err)
+		require.False(t, ok, "the Unlock of a lost lock ended one that is held")
+		require.NoError(t, locker.Unlock(ctx, "x"))
+	})
+}
+
+// Unlock comes while RenewLockLease has the lock granted again: that lock is
+// given back, too, and not renewed for ever.
+func TestUnlockDuringARenewalLeavesNoLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		var during func()
+		client := d.Client(t, func(c *redlock.Config) {
+			c.Tracer = &redlock.Tracer{AttemptDone: func(context.Context, redlock.AttemptInfo) {
+				if f := during; f != nil {
+					during = nil
+					f()
+				}
+			}}
+		})
+		locker, err := certmagiclock.New(client, certmagiclock.Options{})
+		require.NoError(t, err)
+		require.NoError(t, locker.Lock(t.Context(), "x"))
+		outage(d)
+		during = func() { _ = locker.Unlock(t.Context(), "x") }
+		require.ErrorIs(t, locker.RenewLockLease(t.Context(), "x", time.Minute), redlock.ErrNotHeld)
+		time.Sleep(time.Minute)
+		require.Empty(t, d.Node(0).Keys())
+	})
+}
+
 func TestErrorsAndOptions(t *testing.T) { synctest.Test(t, testErrorsAndOptions) }
 
 func testErrorsAndOptions(t *testing.T) {

@@ -90,6 +90,28 @@ func TestOneProcessRunsAJob(t *testing.T) {
 	})
 }
 
+// What is left on one node, while another is down, is no holder that a quorum
+// names: the job asks again, and runs when the remains have gone.
+func TestAJobOfWhichRemainsAreInTheWayRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		dead, client := d.Client(t), d.Client(t)
+		lock, err := dead.TryAcquire(t.Context(), "cron:report", 1500*ms)
+		require.NoError(t, err)
+		d.Node(0).Refuse(true)
+		require.NoError(t, lock.Release(t.Context()))
+		require.NoError(t, dead.Close(t.Context())) // the key stays on node 0
+		d.Node(0).Refuse(false)
+		d.Node(2).Stop()
+		time.Sleep(1450 * ms) // until the client has node 0 again
+		require.NotEmpty(t, d.Node(0).Keys())
+		var o outcomes
+		newLocker(t, client, cronlock.Options{Done: o.done, MinHold: 2 * time.Second}).
+			Job(t.Context(), "report", func(context.Context) error { return nil }).Run()
+		require.NoError(t, o.last())
+	})
+}
+
 // A job of any name runs, also one whose lock would have the name of another
 // key of the masters.
 func TestJobsOfAnyName(t *testing.T) {

@@ -46,6 +46,13 @@ func TestOpeningIsText(t *testing.T) {
 	}
 }
 
+// Names of hosts do not depend on case: clients that write them differently
+// name the same members.
+func TestMembersInAnyCaseAreTheSame_R30(t *testing.T) {
+	require.Equal(t, MemberOf("redis1.example:6379"), MemberOf("Redis1.Example:6379"))
+	require.NotEqual(t, MemberOf("redis1.example:6379"), MemberOf("redis1.example:6380"))
+}
+
 func TestWhatIsNoSeal(t *testing.T) {
 	swap := func(text, from, to string) string {
 		require.Contains(t, text, from)
