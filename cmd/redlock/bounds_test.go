@@ -85,3 +85,33 @@ func TestFlagsBoundEveryCommandWithoutMasters_R26(t *testing.T) {
 		t.Logf("%s: %v", test.args, time.Since(begun).Round(time.Millisecond))
 	}
 }
+
+// Masters that hang do not hold up what a quorum can answer, nor a command that
+// does not wait. --timeout is an hour, so that a busy machine does not fail the
+// test.
+func TestMastersThatHangHoldUpNoCommand_R26(t *testing.T) {
+	_, nodes := masters(t, 2)
+	one := nodes + "," + strings.TrimPrefix(hanging(t, 1), "--nodes=")
+	two := nodes + "," + strings.TrimPrefix(hanging(t, 3), "--nodes=")
+	for _, test := range []struct {
+		args, nodes string
+		code        int
+		says        string
+	}{
+		{"nodes --timeout=1h --observe=0", one, 0, "waiting for masters that do not answer"},
+		{"nodes --timeout=1h --observe=1ms", one, 0, "waiting for masters that do not answer"},
+		{"status --timeout=1h r", one, 0, ""},
+		{"run -n --timeout=1h r -- true", two, exitNoQuorum, "not connected after"},
+		{"run -w0 --timeout=1h r -- true", two, exitNoQuorum, "not connected after"},
+		{"acquire -n --timeout=1h r", two, exitNoQuorum, "not connected after"},
+	} {
+		words := strings.Fields(test.args)
+		r := soon(t, append([]string{words[0], test.nodes}, words[1:]...)...)
+		require.Equal(t, test.code, r.code, "%s: %s", test.args, r.stderr)
+		require.Contains(t, r.stderr, test.says, test.args)
+		if words[0] == "nodes" {
+			require.Contains(t, r.stdout, "not connected yet")
+			require.NotContains(t, r.stdout, "multiplex:")
+		}
+	}
+}

@@ -156,7 +156,7 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 			status = client.Nodes()
 		}
 	})
-	facts = clocks.look(ctx, d, probes)
+	facts = clocks.look(ctx, d, probes, d.Timeout, nil)
 	close(looked)
 	asking.Wait()
 	if err != nil {

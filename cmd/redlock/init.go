@@ -161,7 +161,7 @@ func initWord(err error) string {
 func (d *deployment) found(ctx context.Context, probes []*probe.Probe) []initNode {
 	watch := d.observe(probes)
 	clocks := newClocks(len(probes))
-	facts := clocks.look(ctx, d, probes)
+	facts := clocks.look(ctx, d, probes, d.Timeout, nil)
 	watch.look(facts, clocks.of)
 	var all []initNode
 	for i := range facts {

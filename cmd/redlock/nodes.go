@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
@@ -76,15 +78,23 @@ func (c *nodesCommand) Run(p *process, d *deployment) error {
 	}
 	defer shut(client)
 	clocks, watch := newClocks(len(probes)), d.observe(probes)
+	var settled sync.WaitGroup
+	settled.Go(func() { d.settle(ctx, client, hungGrace, nil) })
+	patient := time.AfterFunc(hungGrace, func() { fmt.Fprintln(p.stderr, "redlock: waiting for masters that do not answer") })
+	defer patient.Stop()
+	var first []probe.Facts
 	if c.Observe > 0 {
-		watch.look(clocks.look(ctx, d, probes), clocks.of)
+		first = clocks.look(ctx, d, probes, hungGrace, nil)
+		watch.look(first, clocks.of)
 		pause(ctx, c.Observe)
 	}
-	d.settle(ctx, client, d.Timeout, nil)
 	place := screenOf(p.stdout)
 	return c.show(ctx, p, func(ctx context.Context) (view, error) {
-		facts := clocks.look(ctx, d, probes)
+		facts := clocks.look(ctx, d, probes, hungGrace, first)
 		watch.look(facts, clocks.of)
+		settled.Wait()
+		patient.Stop()
+		first = nil // a watch asks them again
 		v, up := nodesView(place, facts, client.Nodes(), clocks, watch)
 		if quorum := multiplex.Quorum(len(probes)); up < quorum {
 			return v, &exitError{exitNoQuorum, fmt.Errorf("%d of %s up, a quorum is %d", up, count(len(probes), "node"), quorum)}
@@ -116,19 +126,35 @@ const (
 
 func newClocks(n int) *clocks { return &clocks{make([][][]probe.Sample, n)} }
 
+// hungGrace is how long a node is waited for that does not answer while a quorum
+// has.
+const hungGrace = time.Second
+
 // look takes a burst of samples of each node, and asks it for everything else.
-func (c *clocks) look(ctx context.Context, d *deployment, probes []*probe.Probe) []probe.Facts {
+// It does not ask nodes again that did not answer before, a moment ago; before
+// may be nil.
+func (c *clocks) look(ctx context.Context, d *deployment, probes []*probe.Probe, grace time.Duration, before []probe.Facts) []probe.Facts {
 	facts := make([]probe.Facts, len(probes))
-	d.forEach(ctx, probes, func(ctx context.Context, i int, node *probe.Probe) {
+	begun := time.Now()
+	d.forEachSoon(ctx, probes, grace, func(ctx context.Context, i int, node *probe.Probe) {
+		if before != nil && errors.Is(before[i].Err, errHung) {
+			facts[i] = before[i]
+			return
+		}
 		// On a slow network a burst is cut short, so that there is time for the
 		// rest.
 		quick, cancel := context.WithTimeout(ctx, d.Timeout/3)
 		defer cancel()
 		c.sample(quick, i, node)
-		facts[i] = node.Look(ctx)
+		if facts[i] = node.Look(ctx); facts[i].Err != nil && ctx.Err() != nil {
+			facts[i].Err = fmt.Errorf("%w within %v", errHung, time.Since(begun).Round(100*time.Millisecond))
+		}
 	})
 	return facts
 }
+
+// errHung is the cause if a node did not answer in time.
+var errHung = errors.New("no answer")
 
 // sample takes a burst of one node, or as much of it as there is time for.
 // Faults of the node show elsewhere.

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 )
@@ -38,13 +38,28 @@ func (d *deployment) probes(p *process) ([]*probe.Probe, error) {
 // when all are done. Each has --timeout: a node that hangs delays the answer
 // but does not prevent it.
 func (d *deployment) forEach(ctx context.Context, probes []*probe.Probe, ask func(context.Context, int, *probe.Probe)) {
+	d.forEachSoon(ctx, probes, d.Timeout, ask)
+}
+
+// forEachSoon is forEach, but once a quorum is done it waits for the others only
+// for grace.
+func (d *deployment) forEachSoon(ctx context.Context, probes []*probe.Probe, grace time.Duration, ask func(context.Context, int, *probe.Probe)) {
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
-	var wg sync.WaitGroup
+	done := make(chan struct{}, len(probes))
 	for i, node := range probes {
-		wg.Go(func() { ask(ctx, i, node) })
+		go func() {
+			ask(ctx, i, node)
+			done <- struct{}{}
+		}()
 	}
-	wg.Wait()
+	for i := range probes {
+		if i == multiplex.Quorum(len(probes)) {
+			enough := time.AfterFunc(max(pure.Soon, grace), cancel)
+			defer enough.Stop()
+		}
+		<-done
+	}
 }
 
 func closeAll(probes []*probe.Probe) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 )
@@ -286,7 +287,7 @@ func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	return plain(err.Error())
+	return plain(errtext.Text(err))
 }
 
 // quoted shows a name that a user gave.

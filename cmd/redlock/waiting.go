@@ -15,7 +15,7 @@ import (
 // waiting has the flags that say how long to wait for a lock.
 type waiting struct {
 	NoWait bool           `short:"n" name:"nonblock" xor:"wait" help:"Wait neither for a lock that another client holds nor for masters that cannot be reached or do not count yet."`
-	Wait   *time.Duration `short:"w" xor:"wait" placeholder:"DURATION" help:"Wait at most this long, connecting included. Without -n and -w, wait without a limit."`
+	Wait   *time.Duration `short:"w" xor:"wait" placeholder:"DURATION" help:"Wait at most this long, connecting included. Without -n and -w, wait without a limit for a lock that another client holds and for masters that do not count yet, and for --timeout for a quorum to be reached."`
 }
 
 // Validate is called by package kong.
@@ -30,13 +30,20 @@ func (w *waiting) Validate() error {
 func (w *waiting) without() bool { return w.NoWait || w.Wait != nil && *w.Wait == 0 }
 
 // bound is how long to wait for a quorum of nodes: --wait if that is shorter
-// than --timeout.
+// than --timeout. Without a wait, nodes that hang have only a moment.
 func (w *waiting) bound(d *deployment) time.Duration {
-	if w.Wait != nil && *w.Wait > 0 {
+	switch {
+	case w.without():
+		return min(mostGlance, d.Timeout)
+	case w.Wait != nil:
 		return min(*w.Wait, d.Timeout)
 	}
 	return d.Timeout
 }
+
+// mostGlance is long for a connection, even with TLS over a wide area, and short
+// for a job that would rather not run than wait.
+const mostGlance = 2 * time.Second
 
 // wait tries once as soon as a quorum of nodes is connected, and then waits as
 // long as the flags allow. --wait bounds the time since the nodes were first
