@@ -59,6 +59,9 @@ func (n *node) unansweredLocked() (u pure.Unanswered, ok bool) {
 	case answered < n.sent.Load():
 		r := g.log.ring.Load().at(answered)
 		u.Since, u.Voting, u.VoteTimeout = r.at, true, n.voteTimeout(r.ttl)
+		for _, m := range r.members() {
+			u.Patience = max(u.Patience, m.patience())
+		}
 	case len(n.lane.awaited) > 0:
 		u.Since = n.silence.asked
 	default:

@@ -96,7 +96,7 @@ type Config struct {
 	// TTL/200 within 5 to 50 ms, or four times the node's usual reply time if
 	// that is more, but at most a tenth of the TTL. If the process got no CPU
 	// meanwhile and the outcome would be unknown without the vote, a tenth of
-	// the TTL (R6).
+	// the TTL (R6). The renewal of a hold waits until the old validity ends.
 	NodeTimeout time.Duration
 	// MinValidity is the least validity worth having: a lock with less is
 	// released again, and the error is ErrExpired. If zero, any validity will

@@ -21,8 +21,10 @@ func (h *Hold) renewLocked(begun instant, room []byte, inbox *multiplex.Outcomes
 	} else {
 		kind, command.Encoded = h.lock.extension(room, h.lock.ttl)
 	}
-	// No caller waits for it, so a vote may take the longest time allowed (R6).
-	posting := multiplex.Posting{Inbox: inbox, Tag: h, Patience: pure.VoteMost(h.lock.ttl)}
+	// No caller waits for it, so a vote may take until the old validity ends,
+	// after which it would not count (R6, R10).
+	left := h.ends.remaining(c.keeper.begun, begun)
+	posting := multiplex.Posting{Inbox: inbox, Tag: h, Patience: max(0, left)}
 	receipt, err := c.group.PostExtension(kind, &command, posting)
 	known := &h.lock.receipt
 	known.Doubted, h.unsure = pure.DoubtRenewal(known.Doubted, receipt.Sent, receipt.Doubted, h.options.Heal)

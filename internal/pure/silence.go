@@ -49,6 +49,9 @@ type Unanswered struct {
 	Waiting     int           // rounds that wait for answers of any node
 	MaxPending  int           // as configured
 	ShedAfter   time.Duration // as configured; 0 if it is not
+	// Patience is how long the command's vote may take if no caller waits for
+	// it; otherwise 0.
+	Patience time.Duration
 }
 
 // patience returns how long the command may wait.
@@ -89,20 +92,22 @@ func (s *Silence) Ends(u Unanswered, late, now time.Duration) time.Duration {
 // while there are bytes to read, nor while the looks were late, up to as long
 // again. A node that still answers, if only late, or that is no further behind
 // than every other, is more likely starved than dead. Shedding it would cost a
-// vote and gain nothing, so it has five times as long. MaxPending bounds the
-// memory meanwhile.
+// vote and gain nothing, so it has five times as long. A renewal may wait until
+// the old validity ends (R6), and its node has half of that: if the connection
+// is at fault, enough is left for another. MaxPending bounds the memory
+// meanwhile.
 func (s *Silence) limit(u *Unanswered, late time.Duration) time.Duration {
 	since, patience := max(u.Since, s.excused), u.patience()
-	away := s.awayFor(since, late)
+	away, share := s.awayFor(since, late), u.Patience/2
 	if u.ShedAfter > 0 {
 		// A configured limit is used as it is.
 		return since + patience + min(patience, away)
 	}
-	most := since + lenience*patience + away
+	most := since + max(lenience*patience, share) + away
 	if u.Voting && u.Lag == 0 {
 		return most
 	}
-	return min(max(since, u.Heard)+patience+min(patience, away), most)
+	return min(max(since, u.Heard)+max(patience, share)+min(patience, away), most)
 }
 
 // awayFor adds the delay of this look to that of the looks since the oldest

@@ -34,8 +34,8 @@ func VoteTimeout(configured, ttl, replyTime time.Duration) time.Duration {
 	return min(max(usual, 4*replyTime), VoteMost(ttl))
 }
 
-// VoteMost returns the longest time to wait for a vote (R6): a tenth of the
-// TTL. The votes on a renewal have so long.
+// VoteMost returns the longest time for which a caller waits for a vote (R6): a
+// tenth of the TTL.
 func VoteMost(ttl time.Duration) time.Duration { return ttl / 10 }
 
 // VotePatience returns the least time to wait for the votes of a round (R6).

@@ -133,7 +133,7 @@ func (h *hold) act(act pure.RenewalAction) {
 }
 
 // renew starts the renewal that the state wants. No caller waits for it, so a
-// vote has the longest timeout that it may have (R6).
+// vote may take until the old validity ends (R6).
 func (h *hold) renew() pure.RenewalAction {
 	p := h.worker.process
 	h.asked = p.clocks()
@@ -142,7 +142,7 @@ func (h *hold) renew() pure.RenewalAction {
 		cmd.op = heal
 	}
 	h.attempt.asks = append(h.attempt.asks, cmd)
-	r, own := p.ask(cmd, h.ttl, h.receipt, pure.VoteMost(h.ttl), func(r *round) {
+	r, own := p.ask(cmd, h.ttl, h.receipt, max(0, h.ends.left(h.asked, true)), func(r *round) {
 		if p.world.oneIn(2) { // the keeper reads answers before it checks what is due
 			h.settle(r)
 			return

@@ -57,7 +57,7 @@ func (m *member) unanswered() (u pure.Unanswered, ok bool) {
 		Lag: int(p.fastest() - m.answered()), Waiting: len(p.open), MaxPending: pendingMost,
 	}
 	if r := m.oldest(); r != nil {
-		u.Since, u.Voting, u.VoteTimeout = r.at, true, m.voteTimeout(r.ttl)
+		u.Since, u.Voting, u.VoteTimeout, u.Patience = r.at, true, m.voteTimeout(r.ttl), r.patience
 	}
 	return u, true
 }
