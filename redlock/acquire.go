@@ -147,6 +147,12 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // to 200 ms, unless Config.RetryDelayMin and RetryDelayMax say otherwise. With
 // Config.MaxTries or Config.Poll each caller does so on its own.
 //
+// Clients that want a lock again and again get like shares of it: one that had
+// to wait, and calls Acquire again right after its release, lets others try
+// first, for a few round trips or a third of the time for which it had the
+// lock, and at most 20 milliseconds where nodes are near. Clients that lost a
+// lock to others spread their attempts over as long.
+//
 // If the lock was granted to a caller that had waited, its release hands it to
 // the next caller without asking the nodes, for up to Config.HandOver. The next
 // caller gets it with at least half of the validity that it asked for. If less

@@ -26,6 +26,7 @@ type Client struct {
 	refusing atomic.Bool   // no new locks; changes once
 	refused  chan struct{} // closed when refusing changes
 	queues   queues        // of callers that wait
+	rivals   rivals        // other clients that want the same locks
 	stalls   stalls        // of calls that find no quorum
 
 	// Each call changes some of the following, which would take what is above

@@ -185,6 +185,7 @@ func (c *Client) giveBack(
 	if !l.tenure.rise(tenureReleased, 0) {
 		return ErrNotHeld
 	}
+	c.rivals.released(l)
 	if c.awaited(l) {
 		err = c.group.HandOver(ctx, kind, command, c.handover(*l))
 	} else {

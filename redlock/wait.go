@@ -39,9 +39,15 @@ func (c *Client) acquireInTurn(ctx context.Context, r request, tries *int) (Lock
 	start := time.Now()
 	p := patience{begun: start}
 	if !c.queues.has(r.resource) {
+		if err := c.leaveToRivals(ctx, &r); err != nil {
+			return Lock{}, c.failed(ctx, err, nil)
+		}
 		lock := Lock{client: c, resource: r.resource, ttl: r.ttl}
 		*tries++
 		if last = c.try(ctx, *tries, &lock); last == nil || !c.triesAgain(last) {
+			if last == nil {
+				c.rivals.regained(r.resource, nil, true)
+			}
 			return lock, last
 		}
 		if err := c.impatient(&p, last); err != nil {
@@ -110,6 +116,7 @@ func (c *Client) tryInTurn(
 	q.spent = time.Since(begun.at)
 	switch {
 	case err == nil:
+		c.recall(w)
 		before := c.queues.granted(q, w.ttl)
 		lock.tenure = newTenure(w.ttl, begun, c.streakAfter(before, begun.at))
 	case c.triesAgain(err):
@@ -146,6 +153,7 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 		return c.awaitLocal(ctx, w)
 	}
 	pause := c.pause(q, rand.Float64())
+	c.compete(w)
 	if !isHeld(c.queues.lastOf(q)) || !c.ask(q, w.resource) {
 		_, err := c.doze(ctx, w, c.inTime(w, pause), nil)
 		return err
@@ -160,6 +168,9 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 	// push without a reason, and does not reset the pauses.
 	if why == called || time.Since(begun) >= 2*c.pause(q, 1) {
 		q.fails = 0
+	}
+	if why == signalled {
+		err = c.enter(ctx, w)
 	}
 	return err
 }
@@ -183,6 +194,7 @@ func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 	}
 	limit := fallback() - answers
 	if at, ok := q.lookout.Expiry(); ok {
+		q.contests.ends = at
 		// An attempt shortly before the expiry would fail, and the pause after
 		// it would outlast the expiry.
 		if end := max(0, time.Until(at)) + afterExpiry(); end < limit+2*pushedPauseMost {

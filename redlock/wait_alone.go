@@ -25,6 +25,9 @@ func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock 
 			c.group.DelayClose(-1)
 		}()
 	}
+	if err := c.leaveToRivals(ctx, &r); err != nil {
+		return Lock{}, c.failed(ctx, err, nil)
+	}
 	w := &waiter{request: r, queue: &queue{}}
 	defer w.lookElsewhere("")
 	q := w.queue
@@ -40,6 +43,7 @@ func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock 
 		err := c.try(ctx, *tries, &lock)
 		q.spent = time.Since(begun)
 		if err == nil {
+			c.recall(w)
 			return lock, nil
 		}
 		if cancelled, ok := err.(*CancelledError); ok {
@@ -57,6 +61,7 @@ func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock 
 		}
 		q.last = err
 		q.fails++
+		q.contests.lose(err)
 		if err := c.awaitAlone(ctx, w, begun); err != nil {
 			return Lock{}, c.failed(ctx, err, q.last)
 		}

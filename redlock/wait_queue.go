@@ -36,8 +36,9 @@ type queue struct {
 
 	// The following are owned by the head, and pass to the next head with the
 	// turn.
-	lookout *multiplex.Lookout // nil until it is needed
-	fails   int                // attempts that failed since the last real news
+	lookout  *multiplex.Lookout // nil until it is needed
+	fails    int                // attempts that failed since the last real news
+	contests contests
 	// local is the TTL of a lock that was granted in this queue, if as far as
 	// this client knows only its holder has used it since; otherwise 0.
 	local time.Duration
@@ -258,6 +259,7 @@ func (qs *queues) granted(q *queue, ttl time.Duration) (before yielding) {
 	defer qs.mu.Unlock()
 	q.due, q.last, q.fails, q.local = false, ErrHeld, 0, ttl
 	before, q.yielding = q.yielding, yielding{}
+	q.contests.win()
 	return before
 }
 
@@ -267,6 +269,7 @@ func (qs *queues) failed(q *queue, err error) {
 	defer qs.mu.Unlock()
 	q.last, q.local = err, 0
 	q.fails++
+	q.contests.lose(err)
 	q.yielding.failed(err)
 	q.head().trying = false
 }

@@ -99,5 +99,9 @@ func (c *Client) giveWay(ctx context.Context, w *waiter) error {
 	if !c.queues.yields(w) {
 		return nil
 	}
-	return sleep(ctx, c.pause(w.queue, rand.Float64()), c.over(ctx))
+	pause := c.pause(w.queue, rand.Float64())
+	if known, ok := c.rivals.find(w.resource, nil); ok {
+		pause = max(pause, c.givingWay(known.period()))
+	}
+	return sleep(ctx, pause, c.over(ctx))
 }
