@@ -114,7 +114,7 @@ func (c *Client) found(ctx context.Context) (Deployment, error) {
 func (c *Client) reportLapse(left time.Duration) {
 	c.news.put(item{at: time.Now(), notice: &notice{
 		level: slog.LevelWarn, message: "redlock: waiting, since the deployment that is replaced has a longer MaxTTL", always: true,
-		attrs: []slog.Attr{slog.Duration("left", left.Round(time.Millisecond))},
+		attrs: []slog.Attr{timeAttr("left", left)},
 	}})
 }
 

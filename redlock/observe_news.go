@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
@@ -266,7 +267,7 @@ func (n *news) tell(it item) {
 	case it.hold != nil:
 		lost := it.hold
 		lost.Dropped = it.dropped
-		held := slog.Duration("held", lost.Until.Sub(lost.Since))
+		held := timeAttr("held", lost.Until.Sub(lost.Since))
 		n.log(n.logger, it.at, slog.LevelWarn, "redlock: hold lost", held, errorAttr(lost.Err))
 		if n.holdLost != nil {
 			n.holdLost(*lost)
@@ -311,6 +312,12 @@ func (n *news) log(logger *slog.Logger, at time.Time, level slog.Level, message 
 	_ = logger.Handler().Handle(ctx, record) // its error has nowhere to go
 }
 
+// timeAttr returns a time with its unit, which a Handler for JSON would leave
+// out.
+func timeAttr(key string, d time.Duration) slog.Attr {
+	return slog.String(key, d.Round(time.Millisecond).String())
+}
+
 // errorAttr returns an error as text. Errors of this library hold no secret
 // except a resource name, which the log does not get. A server's own words may
 // contain a key, and are replaced by their class (R27).
@@ -318,7 +325,7 @@ func errorAttr(err error) slog.Attr {
 	if err == nil {
 		return slog.Attr{}
 	}
-	return slog.String("error", withoutWords(err, err.Error()))
+	return slog.String("error", withoutWords(err, errtext.Text(err)))
 }
 
 // withoutWords returns the text of an error in which the words of servers, in

@@ -103,7 +103,7 @@ func (c *Client) reportStall(missing *multiplex.UndecidedError, waited time.Dura
 	c.news.put(item{at: time.Now(), notice: &notice{
 		level: slog.LevelWarn, message: "redlock: waiting, since too few nodes count", always: true,
 		attrs: []slog.Attr{
-			slog.Duration("waited", waited.Round(time.Millisecond)),
+			timeAttr("waited", waited),
 			slog.Int("nodes", nodes), slog.Int("quorum", multiplex.Quorum(nodes)), slog.Int("missing", len(missing.Nodes)),
 			errorAttr(missing),
 		},

@@ -10,12 +10,11 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
-	"golang.org/x/term"
 )
 
 // helpCommand explains a command.
 type helpCommand struct {
-	Topic string `arg:"" optional:"" name:"command" help:"The command to explain; without it, all are listed."`
+	Topic []string `arg:"" optional:"" name:"command" help:"The command to explain; without it, all are listed."`
 }
 
 // Help is what --help shows below the first line.
@@ -23,23 +22,24 @@ func (*helpCommand) Help() string {
 	return `Examples:
 
     redlock help run
+    redlock help fence reset
     redlock help
 `
 }
 
 // Run is the command.
 func (c *helpCommand) Run(p *process) error {
-	args := []string{"--help"}
-	if c.Topic != "" {
-		named := func(command *kong.Node) bool { return command.Name == c.Topic }
-		if !slices.ContainsFunc(commands(p.parser.Model), named) {
-			return usagef("there is no command %s (see redlock --help)", quoted(c.Topic))
+	among := commands(p.parser.Model)
+	for i, word := range c.Topic {
+		at := slices.IndexFunc(among, func(command *kong.Node) bool { return command.Name == word })
+		if at < 0 {
+			return usagef("there is no command %s (see redlock --help)", quoted(strings.Join(c.Topic[:i+1], " ")))
 		}
-		args = []string{c.Topic, "--help"}
+		among = among[at].Children
 	}
 	// Package kong prints the text while it parses, and then complains about
 	// missing arguments.
-	if _, err := p.parser.Parse(args); err != nil && !p.explained {
+	if _, err := p.parser.Parse(append(c.Topic, "--help")); err != nil && !p.explained {
 		return err
 	}
 	return nil
@@ -80,13 +80,11 @@ func usage(command *kong.Node) string { return correctUsage(command.Summary()) }
 // printHelp prints the text of --help, as wide as the terminal.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	out := ctx.Stdout
-	if file, ok := out.(*os.File); ok && os.Getenv("COLUMNS") == "" {
+	if width := widthOf(out); width > 0 && os.Getenv("COLUMNS") == "" {
 		// The text is corrected in memory, where package kong finds no terminal
 		// to measure.
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
-			if err := os.Setenv("COLUMNS", strconv.Itoa(width)); err == nil {
-				defer os.Unsetenv("COLUMNS")
-			}
+		if err := os.Setenv("COLUMNS", strconv.Itoa(width)); err == nil {
+			defer os.Unsetenv("COLUMNS")
 		}
 	}
 	var text bytes.Buffer

@@ -28,15 +28,18 @@ func (*nodesCommand) Help() string {
     ROLE         master, or what it is instead
     SERVER       product and version
     RTT          the median round trip
-    OFFSET       how far its time of day is ahead of ours, and the error of that; by itself harmless to locks
-    RATE         how much faster than ours its clock runs, and the error of that; locks allow for 1 %
+    OFFSET       how far its time of day is ahead of ours, and the error of
+                 that; by itself harmless to locks
+    RATE         how much faster than ours its clock runs, and the error of
+                 that; locks allow for 1 %
     EVICTION     the policy; anything but noeviction may delete locks
     PERSISTENCE  what a crash leaves: "aof always" loses nothing
     STARTED      when its process started, by its own account
-    DEPLOYMENT   the first digits of the id of the deployment that it belongs to, and how many masters that has; the whole id
-                 is in the JSON
-    QUARANTINE   how long its grants will not count for a client that starts now, and why; a client that has watched the master
-                 for longer counts it earlier
+    DEPLOYMENT   the first digits of the id of the deployment that it belongs
+                 to, and how many masters that has; the whole id is in the JSON
+    QUARANTINE   how long its grants will not count for a client that starts
+                 now, and why; a client that has watched the master for longer
+                 counts it earlier
 
 A question mark means that this user may not ask. Give the same --nodes, --prefix, --max-ttl and --durable as the clients have. Nothing is changed: this command neither opens the deployment nor seals masters.
 
@@ -80,7 +83,7 @@ func (c *nodesCommand) Run(p *process, d *deployment) error {
 	clocks, watch := newClocks(len(probes)), d.observe(probes)
 	var settled sync.WaitGroup
 	settled.Go(func() { d.settle(ctx, client, hungGrace, nil) })
-	patient := time.AfterFunc(hungGrace, func() { fmt.Fprintln(p.stderr, "redlock: waiting for masters that do not answer") })
+	patient := time.AfterFunc(hungGrace/2, func() { fmt.Fprintln(p.stderr, "redlock: waiting for masters that do not answer") })
 	defer patient.Stop()
 	var first []probe.Facts
 	if c.Observe > 0 {
@@ -225,7 +228,7 @@ func nodesView(place screen, facts []probe.Facts, status []redlock.NodeStatus, c
 			fmt.Fprintf(&remarks, "%s %s\n", place.paint(yellow, plain(n.Addr)+":"), plain(w))
 		}
 	}
-	page := table(rows)
+	page := place.table(rows)
 	if remarks.Len() > 0 {
 		page += "\n" + remarks.String()
 	}

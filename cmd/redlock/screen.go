@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -9,14 +10,31 @@ import (
 )
 
 // A screen is how output is shown: on a terminal, with colours or without, or
-// as plain lines for a program.
-type screen struct{ terminal, colours bool }
+// as plain lines for a program. Tables are not wider than width unless that is
+// 0.
+type screen struct {
+	terminal, colours bool
+	width             int
+}
 
 // screenOf returns the screen of a writer. NO_COLOR turns colours off
-// (no-color.org).
+// (no-color.org), and COLUMNS says how wide it is.
 func screenOf(w any) screen {
 	terminal := onTerminal(w) && os.Getenv("TERM") != "dumb"
-	return screen{terminal, terminal && os.Getenv("NO_COLOR") == ""}
+	return screen{terminal, terminal && os.Getenv("NO_COLOR") == "", widthOf(w)}
+}
+
+// widthOf returns how wide a writer is, or 0 if it does not matter.
+func widthOf(w any) int {
+	if width, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && width > 0 {
+		return width
+	}
+	if file, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
+			return width
+		}
+	}
+	return 0
 }
 
 // onTerminal reports whether a reader or writer is a terminal.

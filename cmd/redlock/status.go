@@ -25,12 +25,14 @@ func (*statusCommand) Help() string {
 
     held      a quorum of masters has one holder's key
     shared    a quorum has the same reader, or the same permit
-    free      a quorum has none of these: an attempt now would get the lock, except that those in a queue go first, and that a
-              writer that waits keeps readers out
-    foreign   keys of another kind are in the way, such as a lock of Redisson (a hash), a counter or a list; another program may be
-              using them
-    remains   none of these, and no client holds it, whatever the missing answers are: there are remains of failed attempts, or
-              several clients are asking right now
+    free      a quorum has none of these: an attempt now would get the lock,
+              except that those in a queue go first, and that a writer that
+              waits keeps readers out
+    foreign   keys of another kind are in the way, such as a lock of Redisson (a
+              hash), a counter or a list; another program may be using them
+    remains   none of these, and no client holds it, whatever the missing
+              answers are: there are remains of failed attempts, or several
+              clients are asking right now
     unclear   it may be held: that depends on masters that did not answer
     unknown   less than a quorum answered
 

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 )
 
 // table aligns rows in columns. The first row is the head. An empty cell is
@@ -29,6 +31,43 @@ func table(rows [][]string) string {
 		trimmed.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 	return trimmed.String()
+}
+
+// table is table for a screen: columns for which there is no room go into
+// further tables below, each of which begins with the first column.
+func (s screen) table(rows [][]string) string {
+	if len(rows[0]) == 1 {
+		return table(rows)
+	}
+	var tables []string
+	for first := 1; first < len(rows[0]); {
+		text, next := table(columns(rows, first, first+1)), first+1
+		for next < len(rows[0]) {
+			wider := table(columns(rows, first, next+1))
+			if s.width > 0 && widest(wider) > s.width {
+				break
+			}
+			text, next = wider, next+1
+		}
+		tables, first = append(tables, text), next
+	}
+	return strings.Join(tables, "\n")
+}
+
+// columns returns the first column, and some of the others.
+func columns(rows [][]string, from, to int) (some [][]string) {
+	for _, row := range rows {
+		some = append(some, append(slices.Clip(row[:1]), row[from:to]...))
+	}
+	return some
+}
+
+// widest returns the width of the longest line.
+func widest(text string) (most int) {
+	for line := range strings.Lines(text) {
+		most = max(most, utf8.RuneCountInString(strings.TrimRight(line, "\n")))
+	}
+	return most
 }
 
 // printJSON prints a value for programs, over several lines if indent is set.

@@ -86,6 +86,9 @@ type tokenSink struct {
 
 func openTokenSink(p *process, path string) (*tokenSink, error) {
 	if path == "" || path == "-" {
+		if wasClosed(p.stdout) {
+			return nil, usagef("standard output is closed: there is nowhere to write the token; use --token-file, or >/dev/null if it is not wanted")
+		}
 		return &tokenSink{stdout: p.stdout}, nil
 	}
 	named := path

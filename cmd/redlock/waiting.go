@@ -41,6 +41,21 @@ func (w *waiting) bound(d *deployment) time.Duration {
 	return d.Timeout
 }
 
+// named adds to the error of a wait for nodes which flag has ended it.
+func (w *waiting) named(d *deployment, err error) error {
+	bound := w.bound(d)
+	if exitCode(err) != exitNoQuorum || time.Since(d.begun()) < bound-bound/4 {
+		return err // the nodes have ended it
+	}
+	switch {
+	case w.Wait != nil && *w.Wait > 0 && *w.Wait < d.Timeout:
+		return fmt.Errorf("%w; --wait is %v", err, bound)
+	case w.without() && d.Timeout > mostGlance:
+		return fmt.Errorf("%w; without a wait, %v is the most", err, bound)
+	}
+	return fmt.Errorf("%w; --timeout is %v", err, bound)
+}
+
 // mostGlance is long for a connection, even with TLS over a wide area, and short
 // for a job that would rather not run than wait.
 const mostGlance = 2 * time.Second
@@ -62,7 +77,7 @@ func (w *waiting) wait(p *process, d *deployment, c *contest, get func(context.C
 func (w *waiting) tries(ctx context.Context, p *process, d *deployment, c *contest, get func(context.Context) error) error {
 	if w.without() {
 		if err := d.readyNow(ctx, c.client); err != nil {
-			return err
+			return w.named(d, err)
 		}
 		return c.run(ctx)
 	}
@@ -74,7 +89,7 @@ func (w *waiting) tries(ctx context.Context, p *process, d *deployment, c *conte
 	// Without a quorum, an unbounded wait would never end. Later, masters may
 	// come and go.
 	if err := d.readyLater(ctx, c.client); err != nil {
-		return err
+		return w.named(d, err)
 	}
 	err := c.try(ctx)
 	if !isOneOf(err, redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrExpired, redlock.ErrOverloaded) || ctx.Err() != nil {

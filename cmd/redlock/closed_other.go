@@ -1,0 +1,6 @@
+//go:build !unix
+
+package main
+
+// wasClosed is not known here.
+func wasClosed(any) bool { return false }
