@@ -185,6 +185,9 @@ func (c *Client) acquireTraced(ctx context.Context, r request) (Lock, error) {
 // acquire is Acquire without the tracer. It counts the attempts.
 func (c *Client) acquire(ctx context.Context, r request, tries *int) (Lock, error) {
 	if c.nested(ctx, &r) {
+		if ctx.Err() != nil {
+			return Lock{}, cancelledError(ctx, nil) // the hold is about to be released
+		}
 		return Lock{}, ErrNested
 	}
 	if r.form != nil {

@@ -92,6 +92,8 @@ func (c *Client) HoldAll(ctx context.Context, resources []string, options HoldOp
 // single reports whether the options are for a hold on a single resource.
 func (o HoldOptions) single() bool { return o.MinHold != 0 || o.Heal }
 
+var errKeep = fmt.Errorf("%w: MinHold is for a lock that is acquired, and Heal for a plain lock on a single resource", ErrHoldOptions)
+
 var errHoldForm = fmt.Errorf("%w: MinHold and Heal are for a plain lock on a single resource", ErrHoldOptions)
 
 // DoAll is DoWith for several resources, as HoldAll is Hold.

@@ -12,7 +12,7 @@ import (
 
 func TestCheckRefusesWhatCannotBeAsked(t *testing.T) { // R19
 	long := strings.Repeat("k", 1024)
-	client := new(Client)
+	client := &Client{config: new(Config)}
 	for _, c := range []struct {
 		resource string
 		ttl      time.Duration

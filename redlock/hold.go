@@ -46,6 +46,7 @@ type Hold struct {
 	// reach since they were quarantined.
 	unsure   multiplex.Set
 	entrance entrance
+	detached bool // by Detach
 
 	// The following are guarded by the keeper's mutex.
 	place pure.Place // in the schedule
@@ -135,11 +136,18 @@ func (c *Client) abandon(lock Lock) {
 
 // newHold returns the hold of a lock whose validity counts from granted.
 func (c *Client) newHold(ctx context.Context, lock Lock, granted instant, o HoldOptions) *Hold {
-	validity := o.TTL - pure.Drift(o.TTL, c.config.DriftFactor)
-	h := &Hold{client: c, options: o, begun: granted, lock: lock, granted: granted, slot: unplaced}
+	begun := granted
 	if t := lock.tenure; t != nil {
-		h.begun.at = t.begun
-	} else {
+		begun.at = t.begun
+	}
+	return c.newHoldSince(ctx, lock, granted, begun, o)
+}
+
+// newHoldSince is newHold for a hold whose bounds count from begun.
+func (c *Client) newHoldSince(ctx context.Context, lock Lock, granted, begun instant, o HoldOptions) *Hold {
+	validity := o.TTL - pure.Drift(o.TTL, c.config.DriftFactor)
+	h := &Hold{client: c, options: o, begun: begun, lock: lock, granted: granted, slot: unplaced}
+	if lock.tenure == nil {
 		h.own.begun, h.own.streak = granted.at, c.streakAfter(yielding{}, granted.at)
 		h.lock.tenure = &h.own
 	}
@@ -186,9 +194,13 @@ func (h *Hold) Err() error {
 func (h *Hold) Current() Lock {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	lock := h.lock
+	return h.unsureOf(h.lock)
+}
+
+// unsureOf returns a copy of the lock for the user. It does not learn of nodes
+// that are healed later (R23).
+func (h *Hold) unsureOf(lock Lock) Lock {
 	if h.options.Heal {
-		// The copy does not learn of nodes that are healed later (R23).
 		lock.receipt.Doubted = multiplex.All(len(h.client.config.Nodes))
 	}
 	return lock
@@ -224,6 +236,9 @@ func (h *Hold) Validity() time.Duration {
 func (h *Hold) Release(ctx context.Context) error {
 	lock, end := h.finish(ErrReleased)
 	h.client.keeper.forget(h)
+	if h.isDetached() {
+		return named(lock.resource, ErrNotHeld)
+	}
 	start := startIf(h.client.tracer.ReleaseDone != nil)
 	var err error
 	if h.stands() > 0 || !h.client.handOver(&lock, tenureKept, end) {
@@ -234,6 +249,12 @@ func (h *Hold) Release(ctx context.Context) error {
 	h.client.keeper.strike(h)
 	lock.releaseDone(ctx, start, err)
 	return named(lock.resource, err)
+}
+
+func (h *Hold) isDetached() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.detached
 }
 
 // finish ends the renewal and the context. It returns the lock and the end of

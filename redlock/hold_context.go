@@ -29,7 +29,7 @@ func (h *Hold) answers(key any) bool {
 }
 
 // outer returns the innermost context of a hold of this client that ctx is or
-// derives from, or nil. Those around it are found in its own Context. The same
+// derives from, or nil. A nil client stands for any. Those around it are found in its own Context. The same
 // hold may come twice, if a function has entered it under another hold.
 func (c *Client) outer(ctx context.Context) *holdContext {
 	in, _ := ctx.Value(holdKey{c}).(*holdContext)
@@ -82,16 +82,33 @@ func (c *holdContext) judge() {
 // ErrNested is returned by Acquire, Hold and Do if ctx comes from the context
 // of a hold, or of Do, on the same resource: the call would wait for a lock
 // that is held until it returns. TryAcquire returns ErrHeld. With
-// HoldOptions.Reentrant, DoWith and DoAll run under that hold instead.
+// HoldOptions.Reentrant, DoWith and DoAll run under that hold instead, if it is
+// one of this Client.
+//
+// A hold of another Client in the process counts too, if both have the same
+// prefix and their masters say that they are one deployment. With
+// Config.Forgetful they do not say it, and such a call waits until its context
+// ends.
 var ErrNested = errors.New("redlock: the context's own hold has the lock, and would be waited for without end")
 
 // nested reports whether ctx comes from a hold of one of the resources that has
 // not ended. It allocates nothing.
 func (c *Client) nested(ctx context.Context, r *request) bool {
-	for in := c.outer(ctx); in != nil; in = c.outer(in.Context) {
-		if in.hold.lock.meets(r) && in.hold.Err() == nil {
+	var any *Client
+	for in := any.outer(ctx); in != nil; in = any.outer(in.Context) {
+		if in.hold.lock.meets(r) && in.hold.Err() == nil && c.locksWith(in.hold.client) {
 			return true
 		}
 	}
 	return false
+}
+
+// locksWith reports whether the locks of another client of this process are
+// known to exclude those of this one.
+func (c *Client) locksWith(other *Client) bool {
+	if c == other {
+		return true
+	}
+	own, id := c.group.Membership().ID, other.group.Membership().ID
+	return own != "" && own == id && c.config.Prefix == other.config.Prefix
 }

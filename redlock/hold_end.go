@@ -121,6 +121,9 @@ func (k *keeper) releaseUpTo(most int) {
 		h := w.unreleased[0]
 		w.unreleased = w.unreleased[1:]
 		lock, _ := h.finish(ErrClosed)
+		if h.isDetached() {
+			continue
+		}
 		if !lock.tenure.rise(tenureReleased, 0) {
 			continue // it was handed over while Close began
 		}

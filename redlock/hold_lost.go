@@ -16,7 +16,9 @@ var (
 	// The lock is not lost then: no other client can have it before it is
 	// released, or its validity has ended.
 	ErrMaxHold = errors.New("redlock: lock was held for as long as it may be")
-	// ErrReleased is the cause if Hold.Release was called.
+	// ErrReleased is the cause if Hold.Release or Hold.Detach was called. It is
+	// also in the error of an RWLock.Downgrade that has failed and given up the
+	// write lock.
 	ErrReleased = errors.New("redlock: lock was released")
 )
 

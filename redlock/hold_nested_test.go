@@ -79,3 +79,23 @@ func TestNestedCallsBelowAReentrantOne_R14(t *testing.T) {
 		}))
 	})
 }
+
+// A call by another client of the process would wait for itself as well. Two
+// clients lock the same if their masters say that they are one deployment.
+func TestNestedCallsOfAnotherClientAreReported_R14(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.opened(t, Config{MaxTTL: time.Minute})
+		same := m.client(t, Config{MaxTTL: time.Minute})
+		elsewhere := m.opened(t, Config{MaxTTL: time.Minute, Prefix: "another:"})
+		nothing := func(context.Context) error { return nil }
+		err := c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
+			start := time.Now()
+			require.ErrorIs(t, same.Do(ctx, "r", time.Second, nothing), ErrNested)
+			require.ErrorIs(t, same.DoWith(ctx, "r", HoldOptions{TTL: time.Second, Reentrant: true}, nothing), ErrNested)
+			require.Zero(t, time.Since(start), "no node was asked")
+			require.NoError(t, same.Do(ctx, "s", time.Second, nothing))
+			return elsewhere.Do(ctx, "r", time.Second, nothing)
+		})
+		require.NoError(t, err)
+	})
+}

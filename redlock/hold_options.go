@@ -48,8 +48,9 @@ type HoldOptions struct {
 	// ended. Then no node is asked, and the other options have no effect. The
 	// lock is released by the call that acquired it, after the functions that
 	// entered it have returned; Hold.Release does not wait for them, but ends
-	// their contexts. Hold, TryHold and the like return ErrHoldOptions. If
-	// zero, such a call is ErrNested.
+	// their contexts. Hold, TryHold and the like return ErrHoldOptions. A hold
+	// of another Client of the process is not entered: see ErrNested. If zero,
+	// such a call is ErrNested.
 	Reentrant bool
 }
 

@@ -284,3 +284,36 @@ func TestReentrantAmongKinds(t *testing.T) {
 		}
 	})
 }
+
+// A call whose context ended with the outer function is cancelled, whatever the
+// outer call still has to do: it is not nested, since nothing waits for it.
+func TestAReentrantCallThatComesLateIsCancelled_R12_R14(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		nothing := func(context.Context) error { return nil }
+		for name, late := range map[string]func(context.Context) error{
+			"Reentrant": func(ctx context.Context) error {
+				return c.DoWith(ctx, "r", HoldOptions{TTL: time.Second, Reentrant: true}, nothing)
+			},
+			"all": func(ctx context.Context) error {
+				return c.DoAll(ctx, []string{"r"}, HoldOptions{TTL: time.Second, Reentrant: true}, nothing)
+			},
+			"plain":   func(ctx context.Context) error { return c.Do(ctx, "r", time.Second, nothing) },
+			"Acquire": func(ctx context.Context) error { return acquired(c.Acquire(ctx, "r", time.Second)) },
+		} {
+			got := make(chan error)
+			require.NoError(t, c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
+				go func() {
+					<-ctx.Done()
+					got <- late(ctx) // while the outer call releases the lock
+				}()
+				return nil
+			}))
+			err := <-got
+			require.ErrorIs(t, err, context.Canceled, name)
+			require.NotErrorIs(t, err, ErrNested, name)
+		}
+	})
+}
+
+func acquired(_ Lock, err error) error { return err }

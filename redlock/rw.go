@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 )
@@ -86,41 +87,44 @@ func (rw RWLock) Write() Locker {
 // otherwise as for TryAcquire. With an error, the read lock is as it was.
 //
 // Under a hold that reads, pass Hold.Current. The write lock is not renewed
-// with the hold: extend it, and release it before the hold.
+// with that hold: make a hold of it with Client.Keep, or extend it, and release
+// it before the other.
 func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Lock, error) {
 	if !rw.granted(&read, reading) || read.Validity() <= 0 {
 		return Lock{}, named(rw.name, ErrNotHeld)
 	}
 	f := *rw.try
 	f.other = read.token
-	return rw.attempt(ctx, &f, ttl)
+	lock, err := rw.attempt(ctx, &f, ttl)
+	return lock, named(rw.name, err)
 }
 
 // Downgrade makes the holder of the write lock a reader, at one moment on each
 // node: no other writer gets in between. From the call on, the write lock is
-// not held, whatever comes of it, and its copies must not be used. The lock of
-// a Hold must not be downgraded: the hold would be lost. Drain does not refuse
-// it, since it is no new lock.
+// not held, whatever comes of it, and its copies must not be used. For that of
+// a Hold, pass what Hold.Detach returns; Client.Keep makes a hold of the read
+// lock. Drain does not refuse a downgrade, since it is no new lock.
 //
-// With an error, neither lock is held, as if the write lock had been released.
-// The error is ErrNotHeld if the validity of the write lock is over, or if
-// there is no quorum and a node says that it has lost the lock; and otherwise
-// as for TryAcquire. It is also ErrNotHeld for a lock that is none of this
-// RWLock's writers, which is left as it is.
+// With an error that is ErrReleased, neither lock is held: the write lock has
+// been released. The error is then also ErrNotHeld if the validity of the write
+// lock is over, or if there is no quorum and a node says that it has lost the
+// lock; and otherwise as for TryAcquire. With another error the lock is as it
+// was: ErrNotHeld if it is none of this RWLock's writers, and ErrTTL.
 func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (Lock, error) {
 	switch {
 	case !rw.granted(&write, writing):
 		return Lock{}, named(rw.name, ErrNotHeld)
 	case write.Validity() <= 0:
-		rw.client.abandon(write) // an extension may have come late
-		return Lock{}, named(rw.name, ErrNotHeld)
+		return Lock{}, rw.giveUp(write, ErrNotHeld) // an extension may have come late
+	}
+	if _, err := rw.client.checkTTL(ttl); err != nil {
+		return Lock{}, named(rw.name, err)
 	}
 	f := *rw.read
 	f.other = write.token
 	lock, err := rw.attempt(ctx, &f, ttl)
 	if err != nil {
-		rw.client.abandon(write) // the attempt may have sent nothing
-		return Lock{}, err
+		return Lock{}, rw.giveUp(write, err) // the attempt may have sent nothing
 	}
 	// A node that the downgrade was not sent to may have the writer's key, or
 	// get it late, and is owed the release all the same (R8).
@@ -128,6 +132,14 @@ func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (
 	lock.receipt.Sent |= write.receipt.Sent
 	lock.receipt.Pos = write.receipt.Pos
 	return lock, nil
+}
+
+// giveUp releases a writer that could not be downgraded, and returns the error
+// that says so.
+func (rw RWLock) giveUp(write Lock, err error) error {
+	rw.client.abandon(write)
+	text := "redlock: not downgraded, and the write lock was released: " + errtext.Text(err)
+	return named(rw.name, errtext.Wrap(text, err, ErrReleased))
 }
 
 // granted reports whether a lock was granted by this RWLock.
@@ -139,7 +151,7 @@ func (rw RWLock) granted(l *Lock, kind formKind) bool {
 func (rw RWLock) attempt(ctx context.Context, f *form, ttl time.Duration) (Lock, error) {
 	lock := Lock{client: rw.client, resource: rw.name, form: f, ttl: ttl}
 	err := rw.client.try(ctx, 1, &lock)
-	return lock, named(rw.name, err)
+	return lock, err
 }
 
 // downgrades reports whether a reader has been a writer: other is the writer's

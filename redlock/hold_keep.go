@@ -1,0 +1,91 @@
+package redlock
+
+import (
+	"context"
+
+	"github.com/redmux/redmux/internal/pure"
+)
+
+// A lock of any kind becomes a hold, and a hold a lock again. So what is done
+// with the one can be done with the other: a lock that was adopted, upgraded or
+// downgraded is renewed, and one that is renewed is downgraded.
+
+// Keep makes a Hold of a lock of this client that is still valid: one of any
+// kind, from Acquire, Extend, Adopt, RWLock.Upgrade or RWLock.Downgrade. The
+// Hold renews it until Release or Detach, with a TTL that is at least the
+// lock's; the lock and its copies must not be used any more. MaxHold counts
+// from the call. The hold has the values of ctx, but neither its cancellation
+// nor its deadline. Keep asks no node. The hold is never handed over to another
+// caller of the client.
+//
+// The error is ErrNotHeld if the validity is over, or the lock is not of this
+// client; ErrHoldOptions, also with MinHold, and with Heal unless the lock is a
+// plain one; ErrTTL; and ErrClosed. With an error, the lock is as it was.
+func (c *Client) Keep(ctx context.Context, lock Lock, options HoldOptions) (*Hold, error) {
+	h, err := c.keepLock(ctx, lock, options)
+	return h, named(lock.resource, err)
+}
+
+func (c *Client) keepLock(ctx context.Context, lock Lock, o HoldOptions) (*Hold, error) {
+	o.TTL = max(o.TTL, lock.ttl)
+	o, err := o.check(c)
+	switch {
+	case err != nil:
+		return nil, err
+	case o.MinHold != 0 || lock.form != nil && o.single():
+		return nil, errKeep
+	case lock.client != c || lock.over():
+		return nil, ErrNotHeld
+	}
+	c.group.DelayClose(1)
+	defer c.group.DelayClose(-1)
+	now := c.keeper.clock()
+	validity := o.TTL - pure.Drift(o.TTL, c.config.DriftFactor)
+	h := c.newHoldSince(ctx, lock, instant{lock.until.Add(-validity), now.slept}, now, o)
+	// Copies of the lock are not told from it, so another may release it.
+	h.lock.tenure.rise(tenureShown, o.TTL)
+	if h.Validity() <= 0 {
+		return nil, ErrNotHeld // this goroutine was not scheduled
+	}
+	if !c.keeper.keep(h) {
+		return nil, ErrClosed
+	}
+	return h, nil
+}
+
+// over reports whether the lock is known not to be held.
+func (l *Lock) over() bool {
+	if l.Validity() <= 0 {
+		return true
+	}
+	if l.tenure == nil {
+		return false
+	}
+	state, _ := l.tenure.load()
+	return state >= tenureReleased
+}
+
+// Detach ends the renewal and the context, whose cause is ErrReleased, but
+// leaves the lock as it is and returns it: to downgrade it, to hand it to
+// another process, or to let it expire. Calls of Release that follow do
+// nothing, and return ErrNotHeld.
+//
+// If the hold has ended before, the error is the reason, as from Err, and the
+// lock is returned all the same: after ErrMaxHold it may still be valid, and it
+// must be released in any case. Do not call Detach within the function of Do or
+// Election.Run, which release the lock themselves.
+func (h *Hold) Detach() (Lock, error) {
+	cause := h.Err()
+	lock, _ := h.finish(ErrReleased)
+	h.mu.Lock()
+	again := h.detached
+	h.detached = true
+	h.mu.Unlock()
+	k := h.client.keeper
+	k.forget(h)
+	k.strike(h)
+	if again {
+		return Lock{}, named(lock.resource, ErrNotHeld)
+	}
+	return h.unsureOf(lock), named(lock.resource, cause)
+}
