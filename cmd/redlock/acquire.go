@@ -57,7 +57,7 @@ func (c *acquireCommand) acquire(p *process, d *deployment, o *outcome) error {
 	}
 	client, err := d.openFor(p, c.TTL, c.bound(d), c.Fenced)
 	if err != nil {
-		return err
+		return c.named(d, err)
 	}
 	defer shut(client)
 	sink, err := openTokenSink(p, c.TokenFile)

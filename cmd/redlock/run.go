@@ -141,7 +141,7 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 	}
 	client, err := d.openFor(p, c.TTL, c.bound(d), c.Fenced)
 	if err != nil {
-		return err
+		return c.named(d, err)
 	}
 	defer shut(client)
 	guard, err := supervise.StartGuard(p.stderr)
