@@ -59,8 +59,8 @@ func TestTwoClientsShareALock_R11(t *testing.T) {
 		{[]int{2, 1}, 100 * ms, ms, ms / 2}, // longer than a streak
 		{[]int{10, 1}, 5 * ms, ms, ms / 2},
 		{[]int{10, 10}, 5 * ms, ms, 2 * ms},
-		{[]int{64, 1}, 20 * ms, 0, ms / 2},
-		{[]int{64, 1}, 50 * ms, 0, ms / 2},
+		{[]int{64, 1}, 20 * ms, ms, ms / 2},
+		{[]int{64, 1}, 50 * ms, ms, ms / 2},
 		{[]int{500, 500}, ms / 10, ms, 2 * ms},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
