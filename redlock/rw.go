@@ -108,17 +108,15 @@ func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Loc
 // With an error that is ErrReleased, neither lock is held: the write lock has
 // been released. The error is then also ErrNotHeld if the validity of the write
 // lock is over, or if there is no quorum and a node says that it has lost the
-// lock; and otherwise as for TryAcquire. With another error the lock is as it
-// was: ErrNotHeld if it is none of this RWLock's writers, and ErrTTL.
+// lock; and otherwise as for TryAcquire. With another error the keys are as
+// they were: ErrNotHeld alone for a lock that is none of this RWLock's writers,
+// and ErrClosed.
 func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (Lock, error) {
 	switch {
 	case !rw.granted(&write, writing):
 		return Lock{}, named(rw.name, ErrNotHeld)
 	case write.Validity() <= 0:
 		return Lock{}, rw.giveUp(write, ErrNotHeld) // an extension may have come late
-	}
-	if _, err := rw.client.checkTTL(ttl); err != nil {
-		return Lock{}, named(rw.name, err)
 	}
 	f := *rw.read
 	f.other = write.token
@@ -138,6 +136,9 @@ func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (
 // that says so.
 func (rw RWLock) giveUp(write Lock, err error) error {
 	rw.client.abandon(write)
+	if err == ErrClosed {
+		return err // nothing is released any more
+	}
 	text := "redlock: not downgraded, and the write lock was released: " + errtext.Text(err)
 	return named(rw.name, errtext.Wrap(text, err, ErrReleased))
 }
