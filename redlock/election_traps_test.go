@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -141,13 +140,8 @@ func TestTrapAFailedResignationIsForgotten(t *testing.T) {
 // apart returns a client that has a network of its own to the nodes.
 func (m *memory) apart(t *testing.T, name string) (*Client, *redistest.Network) {
 	t.Helper()
-	own := redistest.NewNetwork()
-	t.Cleanup(func() { own.Close() })
-	for i, n := range m.nodes {
-		n.Serve(own.Listen(fmt.Sprintf("node%d:6379", i)))
-	}
-	config := m.reach(fenced(func(c *Config) { c.Owner, c.MaxTTL = name, electionTTL }))
-	config.NetDial = own.Dial
+	own := m.wires(t)
+	config := m.reach(fenced(func(c *Config) { c.Owner, c.MaxTTL, c.NetDial = name, electionTTL, own.Dial }))
 	_, err := Init(t.Context(), config)
 	require.NoError(t, err)
 	c, err := New(t.Context(), config)

@@ -120,23 +120,16 @@ func (c contest) run(t *testing.T) *referee {
 		m := newMemory(t, c.nodes)
 		time.Sleep(6 * time.Second) // younger nodes are left to others at first (R30)
 		random := rand.New(rand.NewPCG(c.seed, 1<<32))
-		var clients []*Client
-		var links []*redistest.Link
 		for i, n := range m.nodes {
 			c.arrange(i, n)
 		}
-		// Each client has its own links to the nodes, so that commands arrive
-		// in different orders.
-		for k := range contestClients {
-			var urls []string
-			for i, n := range m.nodes {
-				addr := fmt.Sprintf("node%d.client%d:6379", i, k)
-				n.Serve(m.network.Listen(addr))
-				m.network.At(addr).Latency(spanOf(random, 2*ms), spanOf(random, 2*ms))
-				urls = append(urls, "redis://"+addr)
-				links = append(links, m.network.At(addr))
-			}
-			clients = append(clients, m.client(t, Config{Nodes: Nodes(urls...), DriftFactor: c.drift, MaxTTL: c.maxTTL}))
+		c.open(t, m)
+		var clients []*Client
+		var links []*redistest.Link
+		for range contestClients {
+			own, all := c.links(t, m, random)
+			links = append(links, all...)
+			clients = append(clients, m.client(t, Config{NetDial: own.Dial, DriftFactor: c.drift, MaxTTL: c.maxTTL}))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), c.time())
 		defer cancel()
@@ -162,6 +155,27 @@ func (c contest) run(t *testing.T) *referee {
 		wg.Wait()
 	})
 	return r
+}
+
+// open opens the deployment, before a node forgets anything: nodes that restart
+// all the time may never be up together, which the first use needs (R30).
+func (c contest) open(t *testing.T, m *memory) {
+	if c.maxTTL > 0 {
+		_, err := Init(t.Context(), m.reach(Config{MaxTTL: c.maxTTL}))
+		require.NoError(t, err)
+	}
+}
+
+// links returns a network to the nodes for one client, so that commands of
+// several arrive in different orders.
+func (c contest) links(t *testing.T, m *memory, random *rand.Rand) (own *redistest.Network, all []*redistest.Link) {
+	own = m.wires(t)
+	for _, n := range m.nodes {
+		link := own.At(n.Addr())
+		link.Latency(spanOf(random, 2*ms), spanOf(random, 2*ms))
+		all = append(all, link)
+	}
+	return own, all
 }
 
 // arrange makes a node's clock run fast, and breaks the node as the contest

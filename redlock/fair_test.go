@@ -866,16 +866,7 @@ func TestHoldOfAFairLock(t *testing.T) {
 // apartPlain returns a client that alone uses another network to the nodes.
 func (m *memory) apartPlain(t *testing.T, config Config) (*Client, *redistest.Network) {
 	t.Helper()
-	own := redistest.NewNetwork()
-	t.Cleanup(func() { own.Close() })
-	for i, n := range m.nodes {
-		n.Serve(own.Listen(fmt.Sprintf("node%d:6379", i)))
-	}
-	config.Forgetful = true
-	config = m.reach(config)
+	own := m.wires(t)
 	config.NetDial = own.Dial
-	c, err := New(t.Context(), config)
-	require.NoError(t, err)
-	t.Cleanup(func() { closeNow(t, c) })
-	return c, own
+	return m.client(t, config), own
 }

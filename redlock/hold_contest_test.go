@@ -96,25 +96,20 @@ func (c holdContest) run(t *testing.T) *holdReferee {
 			c.arrange(i, n)
 			c.arrangeHeal(n)
 		}
+		c.open(t, m)
 		ctx, cancel := context.WithTimeout(t.Context(), c.time())
 		defer cancel()
 		r.stop = cancel
 		var links []*redistest.Link
 		var wg sync.WaitGroup
 		for k := range contestClients {
-			var urls []string
-			for i, n := range m.nodes {
-				addr := fmt.Sprintf("node%d.client%d:6379", i, k)
-				n.Serve(m.network.Listen(addr))
-				m.network.At(addr).Latency(spanOf(random, 2*ms), spanOf(random, 2*ms))
-				urls = append(urls, "redis://"+addr)
-				links = append(links, m.network.At(addr))
-			}
+			own, all := c.links(t, m, random)
+			links = append(links, all...)
 			w := rand.New(rand.NewPCG(c.seed, uint64(k)))
 			wg.Go(func() {
 				for ctx.Err() == nil {
 					life, end := context.WithTimeout(ctx, time.Second+spanOf(w, 4*time.Second))
-					c.process(life, t, m, w, r, urls)
+					c.process(life, t, m, w, r, own)
 					end()
 				}
 			})
@@ -147,8 +142,8 @@ func (c holdContest) arrangeHeal(n *redistest.Node) {
 }
 
 // process is one client from its start to its end.
-func (c holdContest) process(ctx context.Context, t *testing.T, m *memory, random *rand.Rand, r *holdReferee, urls []string) {
-	client := exactClient(t, m, Config{Nodes: Nodes(urls...), MaxTTL: c.maxTTL, ReleaseOnClose: random.IntN(2) == 0})
+func (c holdContest) process(ctx context.Context, t *testing.T, m *memory, random *rand.Rand, r *holdReferee, own *redistest.Network) {
+	client := exactClient(t, m, Config{NetDial: own.Dial, MaxTTL: c.maxTTL, ReleaseOnClose: random.IntN(2) == 0})
 	defer closeNow(t, client)
 	for ctx.Err() == nil {
 		resource := fmt.Sprintf("r%d", random.IntN(contestResources))

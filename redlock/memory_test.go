@@ -74,8 +74,22 @@ func (m *memory) reach(config Config) Config {
 	if config.Nodes == nil {
 		config.Nodes = Nodes(m.urls()...)
 	}
-	config.NetDial = m.network.Dial
+	if config.NetDial == nil {
+		config.NetDial = m.network.Dial
+	}
 	return config
+}
+
+// wires returns another network to the nodes, which have the same addresses in
+// it: for a client with faults, and an order of commands, of its own.
+func (m *memory) wires(tb testing.TB) *redistest.Network {
+	tb.Helper()
+	own := redistest.NewNetwork()
+	tb.Cleanup(func() { _ = own.Close() })
+	for _, n := range m.nodes {
+		n.Serve(own.Listen(n.Addr()))
+	}
+	return own
 }
 
 func closeNow(tb testing.TB, c *Client) {
