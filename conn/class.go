@@ -28,13 +28,16 @@ const (
 	ClassClusterDown                 // the cluster has no quorum or lacks slots
 	ClassBusy                        // a script runs too long
 	ClassMasterDown                  // a replica without its master
+	ClassAsk                         // the key has moved with its slot, or will
+	ClassTryAgain                    // some of the keys have moved
 	ClassWrongType                   // the key is of another type
 	ClassNoProto                     // HELLO with an unsupported version
 	ClassMaxClients                  // maxclients is reached; sent on connecting
+	ClassUnavailable                 // a proxy has no server at the moment
 	ClassUnknownCommand              // the node has no such command
 )
 
-// classNames are the prefixes of the errors. The first two and the last two
+// classNames are the prefixes of the errors. The first two and the last three
 // classes have no prefix of their own, only a name.
 var classNames = [...]string{
 	ClassNone:           "",
@@ -52,9 +55,12 @@ var classNames = [...]string{
 	ClassClusterDown:    "CLUSTERDOWN",
 	ClassBusy:           "BUSY",
 	ClassMasterDown:     "MASTERDOWN",
+	ClassAsk:            "ASK",
+	ClassTryAgain:       "TRYAGAIN",
 	ClassWrongType:      "WRONGTYPE",
 	ClassNoProto:        "NOPROTO",
 	ClassMaxClients:     "max clients",
+	ClassUnavailable:    "unavailable",
 	ClassUnknownCommand: "unknown command",
 }
 
@@ -66,11 +72,12 @@ func (c Class) String() string {
 	return "ERR"
 }
 
-// Passing reports whether the class is BUSY, LOADING or MASTERDOWN: the node
-// cannot answer at the moment. That says nothing about whether it knows the
-// command or the user may run it.
+// Passing reports whether the class is BUSY, LOADING or MASTERDOWN, or that of a
+// proxy without a server: the node cannot answer at the moment. That says
+// nothing about whether it knows the command or the user may run it. Outlook
+// knows more classes that may pass.
 func (c Class) Passing() bool {
-	return c == ClassBusy || c == ClassLoading || c == ClassMasterDown
+	return c == ClassBusy || c == ClassLoading || c == ClassMasterDown || c == ClassUnavailable
 }
 
 // ClassOf returns the class of a reply, or ClassNone if it is no error. It does
@@ -105,14 +112,40 @@ func classify(message []byte) Class {
 	}
 	switch {
 	case string(prefix) != "ERR":
+		text = message // of some proxies, which put no prefix before it
+		if prefixed(prefix) {
+			return ClassOther
+		}
 	case bytes.HasPrefix(text, []byte("max number of clients")):
 		// In cluster mode "+ cluster connections" follows.
 		return ClassMaxClients
 	case bytes.HasPrefix(text, []byte("unknown command")):
 		return ClassUnknownCommand
+	case bytes.HasPrefix(text, []byte("invalid password")):
+		return ClassWrongPass // before 6.0
 	case bytes.HasPrefix(text, []byte("ACL failure in script")), bytes.Contains(text, []byte("The user executing the script can't")):
 		// A command within a script: from 7.2 on, and in older versions.
 		return ClassNoPerm
 	}
+	for _, words := range unavailable {
+		if bytes.Contains(text, words) {
+			return ClassUnavailable
+		}
+	}
 	return ClassOther
+}
+
+// unavailable are parts of what proxies say that have no server to ask: envoy
+// ("no upstream host", "upstream failure"), predixy ("no server avaliable",
+// "server connection close"), codis ("backend conn failure"), and twemproxy,
+// which takes the words from the C library.
+var unavailable = [][]byte{
+	[]byte("upstream"), []byte("backend"), []byte("no server"), []byte("server connection"), []byte("deliver request fail"),
+	[]byte("onnection refused"), []byte("onnection reset"), []byte("timed out"), []byte("timeout"), []byte("unreachable"), []byte("Host is down"),
+	[]byte("temporar"), []byte("unavailable"), []byte("ot ready"),
+}
+
+// prefixed reports whether the first word of an error is a prefix, as NOPERM is.
+func prefixed(word []byte) bool {
+	return len(word) > 0 && word[0] >= 'A' && word[0] <= 'Z' && bytes.Equal(word, bytes.ToUpper(word))
 }

@@ -43,6 +43,8 @@ type Config struct {
 	// it in an error, that word is not shown (R27). If zero, no keys are
 	// recognised.
 	Conceal string
+
+	unnamed bool // HELLO goes without the client's name
 }
 
 // Step is one command of Config.Prelude. To a node without HELLO it is sent
@@ -77,8 +79,9 @@ const (
 
 // Dial connects to a node and shakes hands with it (R21). It sends all commands
 // in one write, and returns when all of them are answered. If the node does not
-// know HELLO, Dial does the same in RESP2 over a fresh connection. It never
-// falls back from TLS to plaintext.
+// know HELLO, Dial does the same in RESP2 over a fresh connection, and if it
+// refuses HELLO with the client's name, without the name. It never falls back
+// from TLS to plaintext.
 //
 // Dial fails when ctx ends, and with os.ErrDeadlineExceeded after DialTimeout.
 // The error is an *Error. Its chain has a *StepError if the node refused a
@@ -95,11 +98,15 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	defer cancel()
 
 	c, err := open(ctx, &cfg, cmp.Or(cfg.Protocol, 3))
+	if cfg.refusesName(err) {
+		cfg.unnamed = true // the name is no reason to do without the node
+		c, err = open(ctx, &cfg, 3)
+	}
 	if cfg.Protocol == 0 && lacksHello(err) {
 		c, err = open(ctx, &cfg, 2)
 	}
 	if err != nil {
-		return nil, cfg.orProxy(ctx, err)
+		return nil, cfg.lookAgain(ctx, err)
 	}
 	return c, nil
 }
@@ -221,7 +228,7 @@ func (cfg *Config) tune(tcp *net.TCPConn) {
 func (cfg *Config) configTLS() (*tls.Config, error) {
 	config := cfg.TLS.Clone()
 	if err := cfg.TLSFiles.read(config); err != nil {
-		return nil, err
+		return nil, &filesError{err}
 	}
 	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
 	// A batch of commands is one record, if it fits.
@@ -246,6 +253,8 @@ func (cfg *Config) secure(ctx context.Context, nc net.Conn, config *tls.Config) 
 		err = &PeerError{Speaks: speaksNoTLS, Err: errPlain}
 	} else if errors.As(err, &record) {
 		err = &PeerError{Speaks: cmp.Or(speaks(record.RecordHeader[:]), speaksNoTLS), Err: err}
+	} else if err != nil && !isLost(err) {
+		err = &secureError{err}
 	}
 	return t, err
 }

@@ -29,8 +29,12 @@ func (c *Conn) shakeHands(ctx context.Context, cfg *Config, protocol int) error 
 		p = append(p, cmd.bytes...)
 	}
 	answered := 0
+	var first error // the node's, if its first reply is an error
 	err := c.exchange(ctx, "handshake", p, len(commands), func(i int, v resp.Value) error {
 		answered++
+		if i == 0 && v.IsError() {
+			first = &StepError{Step: commands[0].name, Class: ClassOf(v), Err: c.ServerError(v)}
+		}
 		if err := c.checkReply(&commands[i], v); err != nil || cfg.Admit == nil || !introduced(commands, i) {
 			return err
 		}
@@ -42,9 +46,12 @@ func (c *Conn) shakeHands(ctx context.Context, cfg *Config, protocol int) error 
 		return c.opened()
 	case errors.As(err, &e) && (e.Op == "read" || e.Op == "write") && answered < len(commands):
 		text := "connection ended before the answer to " + commands[answered].name + ": " + errtext.Text(e.Err)
-		if answered == 0 {
+		switch {
+		case answered == 0:
 			err = errtext.Wrap(text, ErrUnanswered, e.Err)
-		} else {
+		case answered == 1 && first != nil:
+			err = first // a farewell, as of protected mode, and not the answer
+		default:
 			err = errtext.Wrap(text, e.Err)
 		}
 		return &Error{Op: "handshake", Addr: c.addr, Err: err}
@@ -68,14 +75,14 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 		list = append(list, command{name: commandName(args), bytes: resp.AppendCommand(nil, args...), check: check})
 	}
 	if protocol == 3 {
-		add(s.readHello, hello(cfg)...)
-	} else {
-		if args := auth(cfg); args != nil {
-			add(isOK, args...)
-		}
-		if cfg.ClientName != "" {
-			add(tolerate(nil), "CLIENT", "SETNAME", cfg.ClientName)
-		}
+		add(s.helloReader(cfg.Protocol == 3), hello(cfg)...)
+	} else if args := auth(cfg); args != nil {
+		add(isOK, args...)
+	}
+	if cfg.ClientName != "" && (protocol != 3 || cfg.unnamed) {
+		add(tolerate(nil), "CLIENT", "SETNAME", cfg.ClientName)
+	}
+	if protocol != 3 {
 		add(tolerate(s.readClientID), "CLIENT", "ID")
 	}
 	// Unknown before 7.2.
@@ -137,7 +144,7 @@ func hello(cfg *Config) []string {
 		}
 		args = append(args, "AUTH", user, cfg.Password)
 	}
-	if cfg.ClientName != "" {
+	if cfg.ClientName != "" && !cfg.unnamed {
 		args = append(args, "SETNAME", cfg.ClientName)
 	}
 	return args
@@ -168,6 +175,13 @@ func lacksHello(err error) bool {
 	var step *StepError
 	return errors.As(err, &step) && step.Step == "HELLO" &&
 		(step.Class == ClassUnknownCommand || step.Class == ClassNoProto)
+}
+
+// refusesName reports whether a handshake failed because of SETNAME within
+// HELLO, perhaps: the node refused HELLO with an error that has no class.
+func (cfg *Config) refusesName(err error) bool {
+	var step *StepError
+	return cfg.ClientName != "" && errors.As(err, &step) && step.Step == "HELLO" && step.Class == ClassOther
 }
 
 // checkReply returns a StepError for a bad reply.
@@ -216,23 +230,20 @@ func isOK(v resp.Value) error {
 	return nil
 }
 
-// tolerate returns a check that accepts error replies: what the user may not
-// ask stays unknown (R22). read checks all other replies; if nil, they must be
-// OK.
+// tolerate returns the check of an optional command: an error, null, or a reply
+// of another type than read takes leaves unknown what was asked (R22). If read
+// is nil, nothing was asked.
 //
 // If the node cannot answer at the moment, the check still fails, so that the
 // dial is repeated: otherwise the run id would stay unknown for the life of the
 // connection.
 func tolerate(read func(v resp.Value) error) func(v resp.Value) error {
-	if read == nil {
-		read = isOK
-	}
 	return func(v resp.Value) error {
 		switch {
-		case !v.IsError():
-			return read(v)
 		case ClassOf(v).Passing():
 			return errRefused
+		case !v.IsError() && read != nil:
+			_ = read(v)
 		}
 		return nil
 	}

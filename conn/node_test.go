@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
@@ -143,23 +144,38 @@ func TestNodeRefusals(t *testing.T) {
 }
 
 // The address of a node that speaks TLS is dialed without TLS, and the other
-// way round.
-func TestNodeTLSMismatch(t *testing.T) {
+// way round; a node demands a certificate. The error says so, and that waiting
+// does not help (R31).
+func TestNodeTLSMismatch_R31(t *testing.T) {
 	plain := start(t, redistest.Options{TCP: true})
 	secure := start(t, redistest.Options{TLS: true})
-	for raw, change := range map[string]func(*Config){
-		"redis://" + secure.TCPAddr():  func(*Config) {},
-		"rediss://" + plain.TCPAddr():  func(cfg *Config) { cfg.DialTimeout = 100 * time.Millisecond }, // it waits for the end of a line
-		"rediss://" + secure.TCPAddr(): func(*Config) {},                                               // an unknown authority
+	mutual := start(t, redistest.Options{TLS: true})
+	_, err := mutual.Do("CONFIG", "SET", "tls-auth-clients", "yes")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		raw, says string
+		config    *tls.Config
+	}{
+		{"redis://" + secure.TCPAddr(), "peer speaks TLS (use rediss://)", nil},
+		{"redis://" + mutual.TCPAddr(), "peer speaks TLS (use rediss://)", nil},
+		{"redis://:hunter2@" + secure.TCPAddr() + "?protocol=2", "peer speaks TLS (use rediss://)", nil},
+		{"rediss://" + plain.TCPAddr(), "peer speaks no TLS", nil}, // it waits for the end of a line
+		{"rediss://" + secure.TCPAddr(), "certificate signed by unknown authority", nil},
+		{"rediss://" + mutual.TCPAddr(), "certificate required", mutual.TLSConfig()},
+		{"rediss://" + secure.TCPAddr(), "no such host name", &tls.Config{RootCAs: secure.TLSConfig().RootCAs, ServerName: "other.test"}},
 	} {
-		e, err := ParseURL(raw)
+		e, err := ParseURL(c.raw)
 		require.NoError(t, err)
-		cfg := Config{Endpoint: e}
-		change(&cfg)
-		_, err = Dial(t.Context(), cfg)
+		begun := time.Now()
+		_, err = Dial(t.Context(), Config{Endpoint: e.Or(Endpoint{TLS: c.config})})
 		var typed *Error
-		assert.ErrorAs(t, err, &typed, raw)
-		t.Log(err)
+		require.ErrorAs(t, err, &typed, c.raw)
+		if c.says != "no such host name" {
+			assert.ErrorContains(t, err, c.says, c.raw)
+		}
+		assert.Equal(t, Lasting, OutlookOf(err), "%s: %v", c.raw, err)
+		assert.NotContains(t, err.Error(), "hunter2", "R27")
+		t.Log(time.Since(begun).Round(time.Millisecond), err)
 	}
 }
 

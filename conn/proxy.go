@@ -3,7 +3,9 @@ package conn
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"time"
 
 	"github.com/redmux/redmux/internal/errtext"
@@ -21,35 +23,86 @@ var (
 	ErrUnanswered = errors.New("connection ended before the first answer")
 )
 
-// pingPatience bounds the second connection to a peer that closed the first.
+// pingPatience bounds each further connection to a peer that closed the first.
 const pingPatience = time.Second
 
-// orProxy returns ErrProxy in place of ErrUnanswered if the peer answers a PING
-// over another connection.
-func (cfg *Config) orProxy(ctx context.Context, err error) error {
-	if !errors.Is(err, ErrUnanswered) || ctx.Err() != nil {
+// lookAgain returns a better error than ErrUnanswered, if there is one: the peer
+// ended the connection without a word, and further connections may show why. No
+// secret is sent there. Without a better error, the peer may be a proxy that has
+// no server at the moment.
+func (cfg *Config) lookAgain(ctx context.Context, err error) error {
+	if !errors.Is(err, ErrUnanswered) || errors.Is(err, errPlaintext) || isAlert(err) || ctx.Err() != nil {
 		return err
 	}
+	answers, hangsUp := cfg.ping(ctx)
+	switch {
+	case hangsUp:
+		return &Error{Op: "handshake", Addr: cfg.String(), Err: errtext.Wrap(
+			errtext.Text(ErrProxy)+" (it answers PING, and ends the connection at the handshake)", ErrProxy, err)}
+	case !answers && cfg.TLS == nil && cfg.speaksTLS(ctx):
+		var first *Error
+		errors.As(err, &first)
+		return &Error{Op: "handshake", Addr: cfg.String(), Err: &PeerError{Speaks: speaksTLS, Err: first.Err}}
+	}
+	return err
+}
+
+// ping reports whether the peer answers a PING over another connection, and
+// whether it then ends that connection at a HELLO. Both must happen on one
+// connection: a proxy may have had no server for the first one.
+func (cfg *Config) ping(ctx context.Context) (answers, hangsUp bool) {
 	ctx, cancel := context.WithTimeout(ctx, pingPatience)
 	defer cancel()
-	nc, failed := cfg.dial(ctx)
-	if failed != nil {
-		return err
+	nc, err := cfg.dial(ctx)
+	if err != nil {
+		return false, false
 	}
 	c := newConn(newLink(nc), cfg.String(), cfg.secrets(), cfg.Limits, cfg.Backlog)
-	answer := resp.AppendCommand(nil, "PING")
-	failed = c.exchange(ctx, "handshake", answer, 1, func(_ int, v resp.Value) error {
+	defer c.Close()
+	first := resp.AppendCommand(nil, "PING")
+	err = c.exchange(ctx, "handshake", first, 1, func(_ int, v resp.Value) error {
 		if string(v.Bytes()) != "PONG" && ClassOf(v) != ClassNoAuth {
 			return ErrUnanswered
 		}
+		answers = true
 		return nil
 	})
-	_ = c.Close()
-	if failed != nil {
-		return err
+	if err != nil {
+		return answers, false
 	}
-	return &Error{Op: "handshake", Addr: cfg.String(), Err: errtext.Wrap(
-		errtext.Text(ErrProxy)+" (it answers PING, and ends the connection at the handshake)", ErrProxy, err)}
+	err = c.exchange(ctx, "handshake", resp.AppendCommand(nil, "HELLO", "3"), 1, func(int, resp.Value) error { return nil })
+	return answers, err != nil && ctx.Err() == nil
+}
+
+// speaksTLS reports whether the peer answers the beginning of a TLS handshake
+// with a record of TLS: the node's port has TLS, and the URL asks for none.
+func (cfg *Config) speaksTLS(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, pingPatience)
+	defer cancel()
+	nc, err := cfg.reach(ctx)
+	if err != nil {
+		return false
+	}
+	l := &listening{Conn: nc}
+	t := tls.Client(l, &tls.Config{InsecureSkipVerify: true}) // only the first bytes matter
+	_ = t.HandshakeContext(ctx)
+	_ = nc.Close()
+	return speaks(l.first) == speaksTLS
+}
+
+// A listening connection keeps the first bytes that are read.
+type listening struct {
+	net.Conn
+	first []byte
+}
+
+// Read reads, and keeps the bytes if they are the first.
+func (l *listening) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	if len(l.first) < 2 {
+		l.first = append(l.first, p[:n]...)
+	}
+	return n, err
 }
 
 // unfamiliar reports whether v is the error that a proxy returns for a command

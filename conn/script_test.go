@@ -13,9 +13,10 @@ import (
 // script is a node in memory with given answers. Its connections are net.Pipes,
 // which are synchronous: a peer that only writes or only reads deadlocks.
 type script struct {
-	greet   string            // sent before anything is read
-	hangUp  bool              // after greet
-	answers map[string]string // by command name; "" means no answer; for a missing name see defaults
+	greet    string            // sent before anything is read
+	hangUp   bool              // after greet
+	answers  map[string]string // by command name; "" means no answer; for a missing name see defaults
+	nameless string            // the answer to HELLO with SETNAME, if any
 
 	mu    sync.Mutex
 	conns [][]string // the commands of each connection
@@ -78,6 +79,9 @@ func (s *script) serve(nc net.Conn, n int) {
 		answer, given := s.answers[name]
 		if !given {
 			answer = defaults[name]
+		}
+		if s.nameless != "" && name == "HELLO" && strings.Contains(line, "SETNAME") {
+			answer = s.nameless
 		}
 		if _, err := nc.Write([]byte(answer)); err != nil {
 			return

@@ -37,15 +37,37 @@ type Server struct {
 	Accepted, Refused []string
 }
 
-// readHello reads the map that answers HELLO 3.
-func (s *Server) readHello(v resp.Value) error {
-	if v.IsError() {
-		return errRefused
+// helloReader returns the check of the reply to HELLO 3: a map, or in RESP2 an
+// array of keys and values. A node that answers with another version than 3
+// stays with RESP2, as kvrocks does, unless RESP3 is required.
+func (s *Server) helloReader(required bool) func(v resp.Value) error {
+	return func(v resp.Value) error {
+		if v.IsError() {
+			return errRefused
+		}
+		proto, err := s.readHello(v)
+		switch {
+		case err != nil:
+			return err
+		case proto == 3 && v.Type() == resp.Map:
+			return nil
+		case required || proto > 3:
+			return fmt.Errorf("%w: HELLO 3 answered with another version", ErrProtocol)
+		}
+		s.Protocol = 2
+		return nil
 	}
-	if v.Type() != resp.Map {
-		return wrongType(v)
+}
+
+// readHello reads the keys and values that answer HELLO, and returns the version
+// of RESP among them. A map without it is RESP3.
+func (s *Server) readHello(v resp.Value) (proto int64, err error) {
+	if t := v.Type(); v.IsNull() || t != resp.Map && (t != resp.Array || v.Len() == 0 || v.Len()%2 != 0) {
+		return 0, wrongType(v)
 	}
-	var proto int64
+	if v.Type() == resp.Map {
+		proto = 3
+	}
 	for key, value := range v.Pairs() {
 		switch string(key.Bytes()) {
 		case "server":
@@ -53,19 +75,25 @@ func (s *Server) readHello(v resp.Value) error {
 		case "version":
 			s.Version = word(value.Bytes())
 		case "proto":
-			proto, _ = value.Int64()
+			proto = number(value)
 		case "id":
-			s.ID, _ = value.Int64()
+			s.ID = number(value)
 		case "mode":
 			s.Mode = word(value.Bytes())
 		case "role":
 			s.Role = role(value.Bytes())
 		}
 	}
-	if proto != 3 {
-		return fmt.Errorf("%w: HELLO 3 answered with another version", ErrProtocol)
+	return proto, nil
+}
+
+// number returns an integer, also if it comes as text, or zero.
+func number(v resp.Value) int64 {
+	if n, ok := v.Int64(); ok {
+		return n
 	}
-	return nil
+	n, _ := strconv.ParseInt(string(v.Bytes()[:min(len(v.Bytes()), maxWord)]), 10, 64)
+	return n
 }
 
 func (s *Server) readClientID(v resp.Value) error {

@@ -1,0 +1,150 @@
+package conn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/redmux/redmux/resp"
+)
+
+// An Outlook says whether what keeps a node away may pass by itself (R31).
+type Outlook uint8
+
+const (
+	// Lasting means that something must be changed: waiting does not help.
+	Lasting Outlook = iota
+	// Brief means that the cause belongs to a failover, a restart or a
+	// replacement of files, which are over within a minute. If it stays, it is
+	// lasting.
+	Brief
+	// Passing means that the cause may pass by itself, whenever that is.
+	Passing
+)
+
+// outlooks are the classes of errors that are not lasting.
+var outlooks = map[Class]Outlook{
+	ClassLoading: Passing, ClassBusy: Passing, ClassMasterDown: Passing, ClassClusterDown: Passing, ClassTryAgain: Passing,
+	ClassMisconf: Passing, ClassNoReplicas: Passing, ClassOOM: Passing, ClassMaxClients: Passing, ClassUnavailable: Passing,
+	ClassReadOnly: Brief, ClassNoScript: Brief,
+}
+
+// Outlook returns what is to be expected of a node that replies errors of the
+// class. It is [Lasting] for every class that is not known to pass.
+func (c Class) Outlook() Outlook { return outlooks[c] }
+
+// OutlookOf returns what is to be expected of a node whose connection, or an
+// attempt to make one, ended with err, an error of this package. An error reply
+// is judged by its class. A connection that was lost, refused or timed out may
+// come back; everything else that a node says or does is lasting.
+func OutlookOf(err error) Outlook {
+	if class := ErrorClass(err); class != ClassNone {
+		return class.Outlook()
+	}
+	var outer *Error
+	var step *StepError
+	var peer *PeerError
+	var syntax *resp.SyntaxError
+	switch {
+	case IsTLS(err):
+		return outlookOfTLS(err)
+	case errors.As(err, &step), errors.As(err, &peer), errors.As(err, &syntax), errors.Is(err, ErrProtocol), errors.Is(err, ErrProxy):
+		return Lasting
+	case errors.As(err, &outer) && outer.Op == "dial":
+		return outlookOfDial(err)
+	case errors.As(err, &outer), isLost(err):
+		return Passing
+	}
+	return Lasting
+}
+
+// isLost reports whether an error is the end of a connection or of a context,
+// and not something that the peer said.
+func isLost(err error) bool {
+	var timeout net.Error
+	var number syscall.Errno
+	if errors.As(err, &timeout) && timeout.Timeout() || errors.As(err, &number) && !isAlert(err) {
+		return true
+	}
+	for _, end := range []error{
+		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded, context.Canceled, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// outlookOfDial judges why no connection was made. A NetDial may return any
+// error, and most are passing: the network, the host or the listener is away.
+func outlookOfDial(err error) Outlook {
+	var name *net.DNSError
+	var addr *net.AddrError
+	var network net.UnknownNetworkError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &name) && name.IsNotFound:
+		return Brief // the name of a container is there while the container is
+	case errors.As(err, &addr), errors.As(err, &network), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.EAFNOSUPPORT):
+		return Lasting // no such address
+	case errors.As(err, &op) && op.Net == "unix" && errors.Is(err, fs.ErrPermission):
+		return Lasting
+	}
+	return Passing
+}
+
+// A secureError is an end of TLS's handshake that is no loss of the connection.
+type secureError struct{ err error }
+
+// Error returns the text of the cause.
+func (e *secureError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *secureError) Unwrap() error { return e.err }
+
+// A filesError is returned if a file of TLSFiles cannot be used. Dial met it
+// when it was replaced, perhaps.
+type filesError struct{ err error }
+
+// Error returns the text of the cause, which names the parameter of the URL.
+func (e *filesError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *filesError) Unwrap() error { return e.err }
+
+// IsTLS reports whether an attempt to connect failed because the two sides did
+// not agree about TLS: a certificate, a version, a file.
+func IsTLS(err error) bool {
+	var secure *secureError
+	var files *filesError
+	var certificate *tls.CertificateVerificationError // also of a NetDial
+	return errors.As(err, &secure) || errors.As(err, &files) || errors.As(err, &certificate) || isAlert(err)
+}
+
+// isAlert reports whether err has an alert of TLS that one side sent. crypto/tls
+// has no type for it.
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")
+}
+
+// passingAlert is what a peer says that fails itself: "internal error".
+const passingAlert = tls.AlertError(80)
+
+func outlookOfTLS(err error) Outlook {
+	var files *filesError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &files):
+		return Brief
+	case errors.As(err, &op) && op.Op == "remote error" && op.Err.Error() == passingAlert.Error():
+		return Passing
+	}
+	return Lasting
+}
