@@ -64,6 +64,7 @@ type NodeError struct {
 	// If Err is why an attempt to connect failed, tried is when that began. See
 	// Lasting.
 	tried    time.Time
+	known    bool // the node was up once
 	replicas bool // Allow.Replica
 }
 
@@ -173,9 +174,13 @@ func (e *UndecidedError) Unwrap() []error {
 type fault struct {
 	err error
 	// If err is why an attempt to connect failed, tried is when that began, on
-	// the group's clock; otherwise it is zero.
+	// the group's clock.
 	tried time.Duration
 }
+
+// ended returns the fault of a connection that had joined, and then ended. The
+// next attempt may show something else.
+func ended(cause error) *fault { return &fault{err: cause, tried: -1} }
 
 var (
 	timedOut    = &fault{err: ErrTimeout}

@@ -2,98 +2,137 @@ package multiplex
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"time"
 
 	"github.com/redmux/redmux/conn"
 )
 
+// failoverTakes is how long a failover, a restart or a replacement of files may
+// take. A cause that belongs to one is lasting if it lasts longer.
+const failoverTakes = 30 * time.Second
+
 // Lasting reports whether the node's vote is missing for a cause that waiting
-// cannot remove (R31): wrong credentials, a missing permission, a server that
-// is no independent master or has a vote already, another MaxTTL, a certificate
-// that does not verify, or a peer that speaks another protocol, or TLS where
-// plaintext was expected, or the reverse. Only an attempt that began at the
-// given time or later shows that. An earlier one proves nothing: the cause may
-// have been removed since, and a node that refuses credentials is dialed only
-// every 30 seconds.
-func (e *NodeError) Lasting(since time.Time) bool {
+// cannot remove (R31). A list names what may pass by itself, in package conn for
+// what a node says or does, and here for what this group knows of it; every
+// other cause is lasting.
+//
+// Only an attempt that began at the given time or later shows that. An earlier
+// one proves nothing: the cause may have been removed since, and a node that
+// refuses credentials is dialed only every 30 seconds. waited is for how long
+// the caller has found no quorum: a node that this group has known as a master
+// may be a replica during a failover.
+func (e *NodeError) Lasting(since time.Time, waited time.Duration) bool {
 	var refusal *RefusalError
 	if errors.As(e.Err, &refusal) { // the answer to this very round
-		switch refusal.Class {
-		case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
-			return true
-		case conn.ClassReadOnly:
-			return !e.replicas
+		if refusal.Class == conn.ClassReadOnly && e.replicas {
+			return false
 		}
-		return false
+		return isLasting(refusal.Class.Outlook(), waited)
 	}
 	if e.tried.Before(since) {
 		return false
 	}
-	var peer *conn.PeerError
-	if errors.As(e.Err, &peer) {
-		// Otherwise it may be a proxy that is just starting.
-		return peer.Speaks != ""
+	outlook := outlookOf(e.Err)
+	if demoted(e.Err) && !e.known {
+		outlook = conn.Lasting // no failover: it was named by mistake
 	}
-	_, barred := causeOf(e.Err)
-	return barred
+	return isLasting(outlook, waited)
+}
+
+func isLasting(outlook conn.Outlook, waited time.Duration) bool {
+	return outlook == conn.Lasting || outlook == conn.Brief && waited >= failoverTakes
 }
 
 // Lasting counts the nodes whose causes are lasting; see NodeError.Lasting.
-func (e *UndecidedError) Lasting(since time.Time) int {
+func (e *UndecidedError) Lasting(since time.Time, waited time.Duration) int {
 	count := 0
 	for _, n := range e.Nodes {
-		if n.Lasting(since) {
+		if n.Lasting(since, waited) {
 			count++
 		}
 	}
 	return count
 }
 
+// demoted reports whether the server is a replica.
+func demoted(err error) bool {
+	var check *PreflightError
+	return conn.ErrorClass(err) == conn.ClassReadOnly || errors.As(err, &check) && check.Check == checkRole
+}
+
+// outlookOf returns whether what keeps a node from being up may pass by itself
+// (R31).
+func outlookOf(err error) conn.Outlook {
+	for _, passing := range []error{
+		ErrConnecting, ErrTimeout, ErrSilent, ErrIndebted, ErrQuarantined, ErrUnopened, errForgot, errDisproved,
+	} {
+		if errors.Is(err, passing) {
+			return conn.Passing
+		}
+	}
+	switch {
+	case err == ErrDown:
+		return conn.Passing
+	case errors.Is(err, ErrNoFloor):
+		if errors.Is(err, errFloorLost) || errors.Is(err, errFloorWithoutRun) {
+			return conn.Lasting
+		}
+		return conn.Passing
+	case demoted(err):
+		return conn.Brief
+	}
+	for _, lasting := range []error{ErrNotMaster, ErrSameNode, ErrMaxTTL, ErrDeployment, ErrPermissions, ErrUnexpected} {
+		if errors.Is(err, lasting) {
+			return conn.Lasting
+		}
+	}
+	return conn.OutlookOf(err)
+}
+
 // causeOf returns the class of an error that keeps a node from being up. barred
 // reports that the server answers, but will not take part until something is
 // changed.
 func causeOf(err error) (class string, barred bool) {
-	switch {
-	case err == nil:
+	if err == nil {
 		return "", false
-	case errors.Is(err, ErrNotMaster):
-		return "not a master", true
-	case errors.Is(err, ErrSameNode):
-		return "same server", true
-	case errors.Is(err, ErrMaxTTL):
-		return "MaxTTL", true
-	case errors.Is(err, ErrDeployment):
-		return "deployment", true
-	case errors.Is(err, ErrUnopened):
-		return "not open", false
-	case errors.Is(err, ErrNoFloor):
-		return "no floor", errors.Is(err, errFloorLost) || errors.Is(err, errFloorWithoutRun)
-	case errors.Is(err, ErrPermissions):
-		return "permissions", true
-	case errors.Is(err, conn.ErrProxy):
-		return "proxy", true
 	}
-	switch c := conn.ErrorClass(err); c {
-	case conn.ClassNone:
-	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
-		return c.String(), true
-	default:
-		return c.String(), false
+	return classOf(err), outlookOf(err) == conn.Lasting || errors.Is(err, ErrNotMaster)
+}
+
+func classOf(err error) string {
+	for _, known := range [...]struct {
+		cause error
+		class string
+	}{
+		{ErrNotMaster, "not a master"},
+		{ErrSameNode, "same server"},
+		{ErrMaxTTL, "MaxTTL"},
+		{ErrDeployment, "deployment"},
+		{ErrUnopened, "not open"},
+		{ErrNoFloor, "no floor"},
+		{ErrPermissions, "permissions"},
+		{conn.ErrProxy, "proxy"},
+	} {
+		if errors.Is(err, known.cause) {
+			return known.class
+		}
+	}
+	if c := conn.ErrorClass(err); c != conn.ClassNone {
+		return c.String()
 	}
 	var peer *conn.PeerError
-	var certificate *tls.CertificateVerificationError
 	var dial *conn.Error
+	isDial := errors.As(err, &dial) && dial.Op == "dial"
 	switch {
-	case errors.As(err, &certificate):
-		return "TLS", true
 	case errors.As(err, &peer):
-		return "not RESP", true
-	case errors.As(err, &dial) && dial.Op == "dial":
-		return "unreachable", false
+		return "not RESP"
+	case conn.IsTLS(err):
+		return "TLS"
+	case isDial:
+		return "unreachable"
 	}
-	return deathOf(err).String(), false
+	return deathOf(err).String()
 }
 
 // A death is why a connection ended.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
-	"github.com/redmux/redmux/resp"
 )
 
 // A node is one server of the group, through all its connections. One goroutine
@@ -86,6 +85,7 @@ type progress struct {
 	replyTime      atomic.Int64  // smoothed, nanoseconds; written by the reader
 	// heard is when the reader last got bytes, on the group's clock.
 	heard atomic.Int64
+	known atomic.Bool // it was up once
 }
 
 // A pollSide passes the connection from the node's goroutine to the poller and
@@ -118,7 +118,7 @@ type reader struct {
 func (n *node) blame(f *fault) *NodeError {
 	return &NodeError{
 		Node: n.index, Addr: n.addr, Err: f.err,
-		tried: n.group.epoch.Add(f.tried), replicas: n.group.config.Allow.Replica,
+		tried: n.group.epoch.Add(f.tried), known: n.known.Load(), replicas: n.group.config.Allow.Replica,
 	}
 }
 
@@ -216,23 +216,6 @@ func (n *node) causeLocked(now time.Duration) *fault {
 
 // staleAfter is the least time for which rounds share a cause.
 const staleAfter = 10 * time.Millisecond
-
-// refusal is the last error that a node replied. It is kept because a node that
-// refuses does so many times, and no refusal should allocate (R12).
-type refusal struct {
-	class conn.Class
-	fault *fault
-}
-
-// cause returns the cause for an error reply. It has only the error's class:
-// the text may quote what was sent (R27).
-func (f *refusal) cause(v resp.Value) *fault {
-	class := conn.ClassOf(v)
-	if f.fault == nil || f.class != class {
-		f.class, f.fault = class, &fault{err: &RefusalError{Class: class}}
-	}
-	return f.fault
-}
 
 // previous is what fencing must know of the previous connection (R8).
 type previous struct {

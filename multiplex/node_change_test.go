@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -163,6 +164,82 @@ func TestEvictionIsWarnedOf_R22(t *testing.T) {
 	})
 }
 
+// A replica is a passing cause only where the node was up before, and only for as
+// long as a failover may take. An attempt from before the call, and the end of a
+// connection that had joined, prove nothing (R31).
+func TestWhichCausesLast_R31(t *testing.T) {
+	replica := &downError{(&Allow{}).check(&conn.Server{Role: "replica"})}
+	sentinel := &downError{(&Allow{}).check(&conn.Server{Mode: "sentinel"})}
+	readOnly := &RefusalError{conn.ClassReadOnly}
+	call := time.Now()
+	before, after := call.Add(-1), call.Add(1)
+	for _, c := range []struct {
+		e      NodeError
+		waited time.Duration
+		want   bool
+	}{
+		{NodeError{Err: replica, tried: after}, 0, true},
+		{NodeError{Err: replica, tried: after, known: true}, 0, false},
+		{NodeError{Err: replica, tried: after, known: true}, failoverTakes - 1, false},
+		{NodeError{Err: replica, tried: after, known: true}, failoverTakes, true},
+		{NodeError{Err: replica, tried: before, known: true}, failoverTakes, false},
+		{NodeError{Err: sentinel, tried: after, known: true}, 0, true},
+		{NodeError{Err: readOnly, known: true}, 0, false},
+		{NodeError{Err: readOnly, known: true}, failoverTakes, true},
+		{NodeError{Err: readOnly, known: true, replicas: true}, time.Hour, false},
+		{NodeError{Err: &RefusalError{conn.ClassNoReplicas}}, time.Hour, false},
+		{NodeError{Err: &RefusalError{conn.ClassMoved}}, 0, true},
+		{NodeError{Err: &RefusalError{conn.ClassOther}}, 0, true},
+		{NodeError{Err: ErrTimeout, tried: after}, time.Hour, false},
+		{NodeError{Err: &QuarantineError{}, tried: after}, time.Hour, false},
+		{NodeError{Err: &downError{ErrUnexpected}, tried: after}, 0, true},
+	} {
+		require.Equal(t, c.want, c.e.Lasting(call, c.waited), "%v known %v waited %v", c.e.Err, c.e.known, c.waited)
+	}
+	require.Negative(t, ended(io.EOF).tried)
+}
+
+// Envoy says that it is a cluster, and gives no connection an id: the advice is
+// to name the masters (R22).
+func TestAProxyThatCallsItselfACluster_R22(t *testing.T) {
+	for _, c := range []struct {
+		server conn.Server
+		allow  Allow
+		proxy  bool
+		master bool
+	}{
+		{conn.Server{Mode: "cluster", Role: "master"}, Allow{}, true, false},
+		{conn.Server{Mode: "cluster", Role: "master", RunID: "f"}, Allow{}, true, false},
+		{conn.Server{Mode: "cluster", Role: "master"}, Allow{Cluster: true}, true, false},
+		{conn.Server{Mode: "cluster", Role: "master", RunID: "f"}, Allow{Cluster: true}, false, true},
+		{conn.Server{Mode: "cluster", Role: "master", ID: 7}, Allow{Cluster: true}, false, true},
+		{conn.Server{Mode: "cluster", Role: "master", ID: 7}, Allow{}, false, false},
+		{conn.Server{Mode: "standalone", Role: "master"}, Allow{}, false, true},
+	} {
+		err := c.allow.check(&c.server)
+		require.Equal(t, c.proxy, errors.Is(err, conn.ErrProxy), "%+v %v", c.server, err)
+		require.Equal(t, c.master, err == nil, "%+v %v", c.server, err)
+	}
+}
+
+// The words of a refusal are shown without what may be a token (R27, R31).
+func TestWordsOfARefusal_R27(t *testing.T) {
+	token := "bh3RqKl6OY0pObVfovwyhv3Hhe8"
+	for said, want := range map[string]string{
+		"ERR DB index is out of range":                              "ERR DB index is out of range",
+		"MOVED 866 127.0.0.1:7001":                                  "MOVED 866 127.0.0.1:7001",
+		"ASK 866 [::1]:7001":                                        "ASK 866 [::1]:7001",
+		"MOVED 866 r1.example:7001":                                 "MOVED 866 r1.example:7001",
+		"MOVED 866 " + token:                                        "MOVED 866 ***",
+		"MOVED 866 a:" + token:                                      "MOVED 866 ***",
+		"ERR no " + token + ":1 here":                               "ERR no *** here",
+		"ERR bhRqKlOYpObVfovwyhvHhewwwww":                           "ERR ***",
+		"NOPERM User u has no permissions to run the 'set' command": "NOPERM User u has no permissions to run the 'set' command",
+	} {
+		require.Equal(t, want, harmless(said))
+	}
+}
+
 func TestCauseOf(t *testing.T) {
 	dial := func(err error) error { return &downError{&conn.Error{Op: "dial", Addr: "a:1", Err: err}} }
 	shake := func(err error) error { return &downError{&conn.Error{Op: "handshake", Addr: "a:1", Err: err}} }
@@ -180,7 +257,14 @@ func TestCauseOf(t *testing.T) {
 		{dial(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), "TLS", true},
 		{shake(&conn.PeerError{Speaks: "HTTP", Err: io.EOF}), "not RESP", true},
 		{shake(io.EOF), "peer", false},
+		{dial(&net.DNSError{IsNotFound: true}), "unreachable", false},
+		{shake(&conn.PeerError{Err: io.EOF}), "not RESP", true},
+		{shake(conn.ErrProxy), "proxy", true},
 		{refusal("LOADING Redis is loading"), "LOADING", false},
+		{refusal("READONLY You can't write"), "READONLY", false},
+		{refusal("DENIED Redis is running in protected mode"), "ERR", true},
+		{refusal("ERR DB index is out of range"), "ERR", true},
+		{refusal("no upstream host"), "unavailable", false},
 		{refusal("NOPERM no"), "NOPERM", true},
 		{refusal("NOAUTH no"), "NOAUTH", true},
 		{refusal("WRONGPASS no"), "WRONGPASS", true},
@@ -189,6 +273,11 @@ func TestCauseOf(t *testing.T) {
 		{&downError{fmt.Errorf("%w: more", ErrSameNode)}, "same server", true},
 		{&downError{ErrSilent}, "silent", false},
 		{&downError{ErrIndebted}, "indebted", false},
+		{&downError{ErrUnexpected}, "unexpected", true},
+		{&downError{errForgot}, "forgot", false},
+		{&downError{errDisproved}, "unexpected", false},
+		{ErrConnecting, "unexpected", false},
+		{&QuarantineError{}, "unexpected", false},
 	} {
 		class, barred := causeOf(c.err)
 		assert.Equal(t, c.class, class, "%v", c.err)

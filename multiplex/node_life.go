@@ -194,6 +194,7 @@ func (n *node) join() (pure.LifeAction, bool) {
 	n.sent.Store(g.log.head)
 	n.skip = len(g.log.buf)
 	n.attached = true
+	n.known.Store(true)
 	n.heard.Store(int64(g.now()))
 	n.judgeTrustLocked(g.now())
 	g.live |= setOf(n.index)
@@ -237,7 +238,7 @@ func (n *node) serve() pure.LifeAction {
 // unknown, exactly once (R16).
 func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	g := n.group
-	why := &fault{err: cause}
+	why := ended(cause)
 	g.mu.Lock()
 	n.unliveLocked(cause)
 	end := n.limit
@@ -282,7 +283,7 @@ func (n *node) unliveLocked(cause error) {
 	g.quarantine.deployment.Part(n.index)
 	g.settleLocked(g.now())
 	n.limit = g.log.head
-	n.fault = &fault{err: &downError{cause}}
+	n.fault = ended(&downError{cause})
 }
 
 // fail fails the node's vote on a round that this connection will not answer.

@@ -153,14 +153,14 @@ func (n *node) payBatch(c *conn.Conn, batch []*pure.Debt) error {
 var errForgot = errors.New("multiplex: node forgot the scripts")
 
 // isPayment reports whether a reply ends a debt: an integer does (R8), and an
-// error does not. Any other reply cannot answer it, and isPayment returns an
-// error.
+// error does not, unless the key is gone from this node. Any other reply cannot
+// answer it, and isPayment returns an error.
 func isPayment(v resp.Value) (bool, error) {
 	_, ok := v.Int64()
 	if !ok && !v.IsError() {
 		return false, fmt.Errorf("%w: type %q to a release", ErrUnexpected, v.Type())
 	}
-	return ok, nil
+	return ok || hasMoved(v), nil
 }
 
 // paidBy settles a debt that was sent in the lane. A node that lost the script

@@ -94,6 +94,45 @@ func TestRefusedReleaseIsRetried(t *testing.T) {
 	}
 }
 
+// A node of a cluster that has given a slot away does not hold its keys any
+// more: a release to it ends, and so does a debt. The node's status and the news
+// say what happened, once (R8, R31).
+func TestReleaseToASlotThatMovedEnds_R8_R31(t *testing.T) {
+	for _, answer := range []string{"-MOVED 866 10.0.0.9:7001", "-ASK 866 10.0.0.9:7001"} {
+		t.Run(answer[:4], func(t *testing.T) {
+			var l listener
+			inBubble(t, 3, func(t *testing.T, c *cluster) {
+				require.Equal(t, []string{"up"}, l.of(0))
+				receipt := c.mustClaim("k")
+				debtor := c.mustClaim("d")
+				time.Sleep(trip)
+				c.nodes[0].Refuse("-NOREPLICAS Not enough good replicas to write.", "EVALSHA")
+				assert.NoError(t, c.release(background, "d", "t", long, debtor))
+				time.Sleep(trip)
+				assert.Equal(t, 1, c.status(0).Debts)
+				c.nodes[0].Refuse(answer, "EVALSHA")
+				assert.NoError(t, c.release(background, "k", "t", long, receipt))
+				time.Sleep(2 * time.Second)
+				assert.Zero(t, c.debts())
+				calls := c.nodes[0].Calls("EVALSHA")
+				time.Sleep(time.Minute)
+				assert.Equal(t, calls, c.nodes[0].Calls("EVALSHA"), "it is not asked again")
+				warnings := c.status(0).Warnings
+				require.Len(t, warnings, 1)
+				assert.Contains(t, warnings[0], "a slot has moved away")
+				assert.Contains(t, warnings[0], answer[1:])
+				assert.Zero(t, c.status(0).Deaths)
+				told := l.of(0)
+				require.Len(t, told, 2, "%v", told)
+				assert.Contains(t, told[1], answer[1:])
+
+				_, err := c.claim(background, "other", "t", long)
+				assert.NoError(t, err)
+			}, l.listen)
+		})
+	}
+}
+
 // A debt ends when its key must have expired, and not before.
 func TestRefusedDebtEndsWithTheKey(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {

@@ -8,10 +8,17 @@ import (
 	"github.com/redmux/redmux/conn"
 )
 
+// checkRole is the PreflightError.Check of a replica.
+const checkRole = "role"
+
 // check refuses a server that is no independent master (R22). What the server
 // does not say is no reason to refuse it.
 func (a *Allow) check(s *conn.Server) error {
 	switch {
+	case s.Mode == "cluster" && s.ID == 0 && (s.RunID == "" || !a.Cluster):
+		// A node of a cluster tells the id with HELLO, or the run id with INFO.
+		return &PreflightError{"mode", "it says that it is a cluster, and gives no connection an id",
+			"name the masters themselves, not a proxy such as envoy", conn.ErrProxy}
 	case s.Mode == "cluster" && !a.Cluster:
 		return &PreflightError{"mode", "the server is in cluster mode",
 			"name a server that is on its own, with cluster-enabled no; Allow.Cluster overrides this", ErrNotMaster}
@@ -19,7 +26,7 @@ func (a *Allow) check(s *conn.Server) error {
 		return &PreflightError{"mode", "the server is a sentinel",
 			"name the address of a master, not of what watches it; Allow.Sentinel overrides this", ErrNotMaster}
 	case s.Role != "" && s.Role != "master" && s.Role != "primary" && s.Role != "sentinel" && !a.Replica:
-		return &PreflightError{"role", "the server says that its role is " + s.Role,
+		return &PreflightError{checkRole, "the server says that its role is " + s.Role,
 			"name a master that nothing fails over, or run REPLICAOF NO ONE there; Allow.Replica overrides this", ErrNotMaster}
 	}
 	return nil

@@ -93,10 +93,14 @@ func (n *node) sample(d time.Duration) {
 // round (R16).
 func (n *node) count(r *round, form *Form, v resp.Value) error {
 	if v.IsError() {
-		why := n.refusal.cause(v)
-		n.counters.countError(n.refusal.class)
+		why := n.refusalOf(v)
+		n.counters.countError(conn.ClassOf(v))
+		gone := hasMoved(v)
+		if gone {
+			n.warnOfMove(why)
+		}
 		for _, m := range r.members() {
-			n.refuse(m, why)
+			n.refuse(m, why, gone)
 		}
 		return nil
 	}
@@ -139,7 +143,7 @@ func (n *node) countMerged(r *round, v resp.Value) error {
 		keys := p.key.count()
 		vote := together(votes[:keys])
 		if votes = votes[keys:]; vote == Failed {
-			n.refuse(p, keyFault)
+			n.refuse(p, keyFault, false)
 			continue
 		}
 		n.confirm(p, vote)
@@ -189,9 +193,9 @@ func (n *node) judgeRestored(r *round) Vote {
 }
 
 // refuse counts an error as a failed vote. A release is then owed and tried
-// again soon (R8).
-func (n *node) refuse(r *round, why *fault) {
-	if r.owedBy(n.index) {
+// again soon (R8), unless the key is gone from this node.
+func (n *node) refuse(r *round, why *fault, gone bool) {
+	if !gone && r.owedBy(n.index) {
 		n.group.mu.Lock()
 		n.oweLocked(r, n.group.now()+pure.RefusedFirst)
 		n.group.mu.Unlock()
@@ -235,7 +239,7 @@ func (n *node) laneReply(v resp.Value) error {
 	case again:
 		err := n.count(e.round, nil, v)
 		if err != nil {
-			n.fail(e.round, &fault{err: err})
+			n.fail(e.round, ended(err))
 		}
 		e.round.drop()
 		return err
@@ -246,7 +250,7 @@ func (n *node) laneReply(v resp.Value) error {
 		if err != nil {
 			// With its last reply it left the lane, so abandonLaneLocked would
 			// miss it.
-			n.abandon(e.inquiry, &fault{err: err})
+			n.abandon(e.inquiry, ended(err))
 		}
 		return err
 	case load:

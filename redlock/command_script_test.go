@@ -413,7 +413,8 @@ func TestMissingRightsForAKindEndTheWait_R31(t *testing.T) {
 		_, err := k.Acquire(ctx, time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum, name)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, name)
-		require.ErrorContains(t, err, "NOPERM; waiting cannot fix this", name)
+		require.ErrorContains(t, err, "answered with the error NOPERM: ERR ", name)
+		require.ErrorContains(t, err, "; waiting cannot fix this", name)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/errtext"
@@ -320,21 +321,21 @@ func timeAttr(key string, d time.Duration) slog.Attr {
 
 // errorAttr returns an error as text. Errors of this library hold no secret
 // except a resource name, which the log does not get. A server's own words may
-// contain a key, and are replaced by their class (R27).
+// contain a key, so of those the log gets what is plain (R27, R31).
 func errorAttr(err error) slog.Attr {
 	if err == nil {
 		return slog.Attr{}
 	}
-	return slog.String("error", withoutWords(err, errtext.Text(err)))
+	return slog.String("error", withPlainWords(err, errtext.Text(err)))
 }
 
-// withoutWords returns the text of an error in which the words of servers, in
-// all errors that it wraps, are replaced by their class.
-func withoutWords(err error, text string) string {
+// withPlainWords returns the text of an error in which the words of servers, in
+// all errors that it wraps, are plain.
+func withPlainWords(err error, text string) string {
 	switch e := err.(type) {
 	case *resp.Error:
 		if e.Message != "" {
-			text = strings.ReplaceAll(text, e.Message, "("+conn.ErrorClass(e).String()+")")
+			text = strings.ReplaceAll(text, e.Message, plainWords(e.Message))
 		}
 	case *ResourceError:
 		text = strings.ReplaceAll(text, quoted(e.Resource)+": ", "")
@@ -342,12 +343,25 @@ func withoutWords(err error, text string) string {
 	switch wrapper := err.(type) {
 	case interface{ Unwrap() error }:
 		if inner := wrapper.Unwrap(); inner != nil {
-			text = withoutWords(inner, text)
+			text = withPlainWords(inner, text)
 		}
 	case interface{ Unwrap() []error }:
 		for _, inner := range wrapper.Unwrap() {
-			text = withoutWords(inner, text)
+			text = withPlainWords(inner, text)
 		}
 	}
 	return text
+}
+
+// plainWords replaces each word of a server's error that may be a key, a token or an
+// address: one that has more than letters, but for the punctuation around it.
+func plainWords(message string) string {
+	words := strings.Split(message, " ")
+	for i, word := range words {
+		bare := strings.Trim(word, ".,:;!?()<>'`\"")
+		if strings.IndexFunc(bare, func(c rune) bool { return !unicode.IsLetter(c) && c != '\'' }) >= 0 {
+			words[i] = strings.Replace(word, bare, "***", 1)
+		}
+	}
+	return strings.Join(words, " ")
 }

@@ -78,12 +78,12 @@ func (c *Client) impatient(p *patience, err error) error {
 		return nil
 	}
 	nodes := len(c.config.Nodes)
-	if missing.Lasting(p.begun) > nodes-multiplex.Quorum(nodes) {
-		return &noQuorumError{nodes: missing, lasting: true}
-	}
 	now := time.Now()
 	if p.stalled.IsZero() {
 		p.stalled = now
+	}
+	if missing.Lasting(p.begun, now.Sub(p.stalled)) > nodes-multiplex.Quorum(nodes) {
+		return &noQuorumError{nodes: missing, lasting: true}
 	}
 	if p.reported || now.Sub(p.stalled) < reportAfter {
 		return nil

@@ -1,0 +1,98 @@
+package multiplex
+
+import (
+	"bytes"
+	"net"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/errtext"
+	"github.com/redmux/redmux/resp"
+)
+
+// A refusal is the last error that a node replied. It is kept because a node
+// that refuses does so many times, in the same words, and no refusal should
+// allocate (R12).
+type refusal struct {
+	said  []byte // the beginning of the reply
+	fault *fault
+}
+
+// longestSaid is how much of an error reply is compared.
+const longestSaid = 200
+
+// refusalOf returns the cause for an error reply to a round: a RefusalError, and
+// what the node said (R31).
+func (n *node) refusalOf(v resp.Value) *fault {
+	f := &n.refusal
+	said := v.Bytes()[:min(len(v.Bytes()), longestSaid)]
+	if f.fault == nil || !bytes.Equal(f.said, said) {
+		f.said = append(f.said[:0], said...)
+		f.fault = &fault{err: n.worded(v)}
+	}
+	return f.fault
+}
+
+// worded returns a RefusalError with the node's words.
+func (n *node) worded(v resp.Value) error {
+	refusal := &RefusalError{Class: conn.ClassOf(v)}
+	if n.conn == nil {
+		return refusal
+	}
+	words := harmless(errtext.Text(n.conn.ServerError(v)))
+	text := refusal.Error() + ": " + words
+	if first, _, _ := strings.Cut(words, " "); first == refusal.Class.String() {
+		text = strings.Replace(refusal.Error(), first, words, 1)
+	}
+	return errtext.Wrap(text, refusal, &resp.Error{Message: words})
+}
+
+// hasMoved reports whether a node of a cluster (Allow.Cluster) has given the
+// key away with its slot. It does not hold the key any more, so releases of it
+// end.
+func hasMoved(v resp.Value) bool {
+	class := conn.ClassOf(v)
+	return class == conn.ClassMoved || class == conn.ClassAsk
+}
+
+// warnOfMove adds to the node's warnings that a slot moved away, once for each
+// connection, and reports it: the other nodes may still be a quorum, so that
+// nothing else would tell.
+func (n *node) warnOfMove(why *fault) {
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	warned := slices.ContainsFunc(n.trust.warnings, func(w string) bool { return strings.HasPrefix(w, warnMoved) })
+	if warned || !g.live.Has(n.index) {
+		return
+	}
+	n.trust.warnings = append(slices.Clip(n.trust.warnings), warnMoved+errtext.Text(why.err))
+	n.told.cause = warnMoved // so that it is reported
+	n.tellLocked()
+}
+
+// warnMoved begins the warning about a slot that moved away.
+const warnMoved = "a slot has moved away from this node of a cluster, and keys with it: name masters that are on their own; it "
+
+// harmless replaces the words of an error that may be a token, which a server
+// may quote (R27): those with letters and digits, and long ones. What follows
+// MOVED and ASK is a slot and an address.
+func harmless(message string) string {
+	words := strings.Split(message, " ")
+	moved := len(words) == 3 && (words[0] == "MOVED" || words[0] == "ASK")
+	for i, word := range words {
+		digits := strings.ContainsAny(word, "0123456789")
+		letters := strings.IndexFunc(word, unicode.IsLetter) >= 0
+		_, port, err := net.SplitHostPort(word)
+		isAddr := err == nil && moved && len(port) <= len("65535") && strings.Trim(port, "0123456789") == ""
+		if (digits && letters || len(word) > longestWord) && !isAddr {
+			words[i] = "***"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// longestWord is shorter than a token.
+const longestWord = 24
