@@ -43,7 +43,7 @@ func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
 		"Config": {{Value: config, Open: true}, {Value: &config, Open: true}}, "Endpoint": {{Value: config.Endpoint, Open: true}},
 		"Step":  {{Value: config.Prelude[0], Open: true}},
 		"Error": {{Value: e}, {Value: refused}}, "StepError": {{Value: step}}, "PeerError": {{Value: &PeerError{Err: errTest}}},
-		"Class": {{Value: step.Class}}, "Server": {{Value: c.Server()}}, "Event": {{Value: Event{}}}, "TLSFiles": {{Value: TLSFiles{}}}, "Poller": {{Value: &Poller{}}},
+		"Class": {{Value: step.Class}}, "Outlook": {{Value: Passing}}, "Server": {{Value: c.Server()}}, "Event": {{Value: Event{}}}, "TLSFiles": {{Value: TLSFiles{}}}, "Poller": {{Value: &Poller{}}},
 	}
 	for _, name := range redistest.ExportedTypes(t, ".") {
 		require.NotEmpty(t, specimens[name], "%s needs a specimen", name)
