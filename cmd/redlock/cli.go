@@ -124,7 +124,7 @@ func (p *process) fail(err error) int {
 		if conn.ErrorClass(err) == conn.ClassNoAuth {
 			text = withheld(text)
 		}
-		fmt.Fprintf(p.stderr, "redlock: %s\n", text)
+		p.say("%s", text)
 	}
 	return exitCode(err)
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redmux/redmux/cmd/internal/printable"
 	"github.com/redmux/redmux/cmd/redlock/internal/doctor"
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 	"github.com/redmux/redmux/redlock"
@@ -196,10 +197,10 @@ func reportText(place screen, r doctor.Report) string {
 	for _, f := range r.Findings {
 		fmt.Fprintf(&out, "%s %s (%s)\n", place.paint(paint[f.Level], strings.ToUpper(string(f.Level))+":"), plain(f.Found), f.Check)
 		writeSights(&out, f.Seen)
-		fmt.Fprintf(&out, "  Why:    %s.\n  Change: %s.\n\n", f.Why, f.Change)
+		fmt.Fprintf(&out, "  Why:    %s.\n  Change: %s.\n\n", printable.Line(f.Why, maxLine), printable.Line(f.Change, maxLine))
 	}
 	for _, u := range r.Unknown {
-		fmt.Fprintf(&out, "unknown: %s (%s)\n", u.Why, u.Check)
+		fmt.Fprintf(&out, "unknown: %s (%s)\n", printable.Line(u.Why, maxLine), u.Check)
 		writeSights(&out, u.Seen)
 		out.WriteString("\n")
 	}

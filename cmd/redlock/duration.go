@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/redmux/redmux/cmd/internal/commandline"
 )
 
 // durationMapper reads durations on the command line and in the environment. A
@@ -17,8 +19,8 @@ type durationMapper struct{}
 
 // Decode is called by package kong.
 func (durationMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
-	var text string
-	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
+	text, err := commandline.Text(ctx, "duration")
+	if err != nil {
 		return err
 	}
 	d, err := parseDuration(text)

@@ -163,7 +163,7 @@ func (t *electedTerm) verdict(err error) error {
 	case errors.Is(t.info.Released, redlock.ErrNotHeld):
 		return &exitError{exitLost, errors.New("the lock was gone before it was released: the command may have worked unlocked")}
 	case t.info.Released != nil:
-		fmt.Fprintf(t.process.stderr, "redlock: the lock could not be released everywhere, and ends with its TTL there: %v\n", t.info.Released)
+		t.process.say("the lock could not be released everywhere, and ends with its TTL there: %v", t.info.Released)
 	}
 	return &exitError{code: t.end.Code}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+
+	"github.com/redmux/redmux/cmd/internal/printable"
 )
 
 // extendCommand lengthens a lock.
@@ -31,7 +33,7 @@ Examples:
 
 // Run is the command.
 func (c *extendCommand) Run(p *process, d *deployment) error {
-	o := &outcome{Resource: c.Resource}
+	o := &outcome{Resource: printable.Name(c.Resource)}
 	return c.report(p, o, c.extend(p, d, o))
 }
 

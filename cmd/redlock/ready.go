@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redmux/redmux/cmd/internal/printable"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 )
@@ -154,6 +155,7 @@ func (r *stallReporter) Handle(_ context.Context, record slog.Record) error {
 		return nil
 	}
 	r.done = true
-	_, err := fmt.Fprintf(r.out, "%s: %s\n", record.Message, strings.TrimPrefix(why, multiplex.ErrUndecided.Error()+": "))
+	text := record.Message + ": " + strings.TrimPrefix(why, multiplex.ErrUndecided.Error()+": ")
+	_, err := fmt.Fprintln(r.out, printable.Line(text, maxLine))
 	return err
 }

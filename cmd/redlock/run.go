@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/redmux/redmux/cmd/internal/printable"
 	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/redlock"
 )
@@ -109,14 +110,16 @@ func (c *runCommand) Run(p *process, d *deployment) error {
 	if err != nil {
 		return err
 	}
-	o := &outcome{Resource: strings.Join(c.resources(), ", "), Resources: c.Also}
-	if o.Resources != nil {
-		o.Resources = c.resources()
+	o := &outcome{Resource: printable.Name(strings.Join(c.resources(), ", "))}
+	if len(c.Also) > 0 {
+		for _, resource := range c.resources() {
+			o.Resources = append(o.Resources, printable.Name(resource))
+		}
 	}
 	err = c.run(p, d, o)
 	o.conclude(err, "done")
 	if failed := file.write(o); failed != nil {
-		fmt.Fprintf(p.stderr, "redlock: %v\n", failed) // the exit code is the command's
+		p.say("%v", failed) // the exit code is the command's
 	}
 	return err
 }
@@ -305,7 +308,7 @@ func (c *runCommand) verdict(p *process, hold *redlock.Hold, end supervise.Endin
 		return &exitError{exitLost, errors.New("the lock was gone before it was released: the command may have worked unlocked")}
 	case released != nil:
 		// The command ended within the validity, so it has not failed.
-		fmt.Fprintf(p.stderr, "redlock: the lock could not be released everywhere, and ends with its TTL there: %v\n", released)
+		p.say("the lock could not be released everywhere, and ends with its TTL there: %v", released)
 	}
 	if end.TooLong {
 		return &exitError{code: exitTooLong}

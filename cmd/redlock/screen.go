@@ -1,12 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"strconv"
-	"strings"
-	"unicode"
 
 	"golang.org/x/term"
+
+	"github.com/redmux/redmux/cmd/internal/printable"
 )
 
 // A screen is how output is shown: on a terminal, with colours or without, or
@@ -60,22 +61,16 @@ func (s screen) paint(c colour, text string) string {
 	return "\x1b[" + string("0123456789"[c/10]) + string("0123456789"[c%10]) + "m" + text + "\x1b[0m"
 }
 
-// maxShown bounds the length of a text of others, in characters.
-const maxShown = 400
+const (
+	maxShown = 400  // characters of a text of others in a table
+	maxLine  = 8000 // and of an error, which may have the words of 16 nodes
+)
 
 // plain makes a text from elsewhere, such as a resource, an address or a node's
-// error, safe for a terminal. It replaces what is not printable, which could
-// move the cursor, or recolour or reorder the line.
-func plain(text string) string {
-	shown, n := strings.ToValidUTF8(text, "?"), 0
-	return strings.Map(func(r rune) rune {
-		switch n++; {
-		case n > maxShown:
-			return -1
-		case !unicode.IsPrint(r):
-			return '?'
-		default:
-			return r
-		}
-	}, shown)
+// error, safe for a terminal.
+func plain(text string) string { return printable.Line(text, maxShown) }
+
+// say prints a line on standard error. It may have any text in it.
+func (p *process) say(format string, args ...any) {
+	fmt.Fprintln(p.stderr, printable.Line("redlock: "+fmt.Sprintf(format, args...), maxLine))
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redmux/redmux/cmd/internal/printable"
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
@@ -158,7 +159,7 @@ type statusReport struct {
 func statusView(place screen, found redlock.Inspection, kinds []kind, err error) view {
 	v := judge(found, kinds)
 	r := statusReport{
-		At: time.Now(), Resource: found.Resource, Verdict: v, Holder: found.Holder, Owner: found.Owner, Agree: found.Agree,
+		At: time.Now(), Resource: printable.Name(found.Resource), Verdict: v, Holder: found.Holder, Owner: found.Owner, Agree: found.Agree,
 		Quorum: multiplex.Quorum(len(found.Nodes)), TTL: ttlNumber(found.TTL, found.Holder != ""), Error: errorText(err),
 		participants: participantsOf(found),
 	}
@@ -181,8 +182,9 @@ func statusView(place screen, found redlock.Inspection, kinds []kind, err error)
 		}
 		rows = append(rows, cells)
 	}
-	line := fmt.Sprintf("%s: %s", quoted(found.Resource), verdictText(v, found, kinds))
-	head := fmt.Sprintf("%s: %s\n\n", quoted(found.Resource), paintVerdict(place, v, verdictText(v, found, kinds)))
+	text := printable.Line(verdictText(v, found, kinds), maxLine)
+	line := quoted(found.Resource) + ": " + text
+	head := quoted(found.Resource) + ": " + paintVerdict(place, v, text) + "\n\n"
 	return view{page: head + table(rows) + participantsTables(found), line: line, json: r}
 }
 

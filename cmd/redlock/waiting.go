@@ -204,7 +204,7 @@ func (c *contest) lookWhileWaiting(ctx context.Context, p *process, verbose bool
 		c.look(limited)
 		cancel()
 		if ctx.Err() == nil {
-			fmt.Fprintf(p.stderr, "redlock: waiting: %s\n", c.describe())
+			p.say("waiting: %s", c.describe())
 		}
 		c.found = nil // it will be outdated
 	}

@@ -17,17 +17,23 @@ import (
 // another file than the one that was named.
 func Bytes() kong.Option {
 	return kong.KindMapper(reflect.String, kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
-		word, err := ctx.Scan.PopValue("string")
-		if err != nil {
-			return err
-		}
-		text, ok := word.Value.(string)
-		if !ok {
-			return errors.New("it is not a text")
-		}
+		text, err := Text(ctx, "string")
 		target.SetString(text)
-		return nil
+		return err
 	}))
+}
+
+// Text returns the next value as it is. of names what it is, for the error.
+func Text(ctx *kong.DecodeContext, of string) (string, error) {
+	word, err := ctx.Scan.PopValue(of)
+	if err != nil {
+		return "", err
+	}
+	text, ok := word.Value.(string)
+	if !ok {
+		return "", errors.New("it is not a text")
+	}
+	return text, nil
 }
 
 var errMissing = errors.New("there is no URL between two commas, or before or behind one: is a variable not set?")

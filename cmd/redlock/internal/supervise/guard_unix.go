@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/redmux/redmux/cmd/internal/printable"
 	"github.com/redmux/redmux/cmd/redlock/internal/clock"
 )
 
@@ -141,12 +142,16 @@ func beGuard(id string) {
 	_ = syscall.Kill(-group, syscall.SIGKILL)
 }
 
+// mostSaid is how many characters of a line are said: it may have the words of
+// 16 nodes.
+const mostSaid = 8000
+
 // sayInPassing writes a line, but does not wait for a pipe that nothing reads:
 // the message must not delay what it announces.
 func sayInPassing(w io.Writer, text string) {
 	said := make(chan struct{})
 	go func() {
-		fmt.Fprintln(w, text)
+		fmt.Fprintln(w, printable.Line(text, mostSaid))
 		close(said)
 	}()
 	select {
