@@ -27,12 +27,15 @@ func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn 
 // bound nothing else. FromContext finds the hold from fn's context. Contexts
 // that fn derives from it do not read the clocks: see Hold.Context.
 //
-// If fn was not called, the error is Hold's. Otherwise it joins fn's own error,
-// the reason if the hold ended before fn returned (ErrLost, ErrMaxHold,
-// ErrClosed), and the error of Hold.Release, so that errors.Is finds each. nil
-// means that all of fn was done within the validity of the lock. A release that
-// hands the lock over asks no node, so it does not find out that keys were
-// deleted meanwhile.
+// If fn was not called, the error is Hold's. Otherwise it joins the reason if
+// the hold ended before fn returned (ErrLost, ErrMaxHold, ErrClosed), fn's own
+// error, and the error of Hold.Release, so that errors.Is finds each. Two are
+// left out: fn's error if it is only that of its context, which the hold ended
+// and not the caller; and after a loss that of the release. If fn wraps the
+// error of its context, errors.Is finds it: test for ErrLost before
+// context.Canceled. nil means that all of fn was done within the validity of
+// the lock. A release that hands the lock over asks no node, so it does not
+// find out that keys were deleted meanwhile.
 func (c *Client) DoWith(
 	ctx context.Context, resource string, options HoldOptions, fn func(context.Context) error,
 ) error {
@@ -58,8 +61,11 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 		h.close()
 		cause := h.Err() // before the release sets another cause
 		released := h.Release(context.WithoutCancel(ctx))
+		if errors.Is(cause, ErrLost) {
+			released = nil // it would name the same nodes again
+		}
 		if called {
-			err = joined(err, cause, released)
+			err = joined(ended(err, run, ctx), cause, released)
 		}
 	}()
 	if left := h.Validity(); left <= 0 || left < h.client.config.MinValidity {
@@ -80,6 +86,26 @@ func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
 		stop()
 		cancel(nil)
 	}
+}
+
+// ended returns a function's error. If that says only that the context of its
+// run had ended, a lock that was lost must not look like a request that was
+// cancelled: the result is nil if the hold ended it, whose reason is reported,
+// and the reason of an outer hold if that ended ctx.
+func ended(own error, run, ctx context.Context) error {
+	if own == nil || own != run.Err() {
+		return own
+	}
+	if ctx.Err() == nil {
+		return nil
+	}
+	var any *Client
+	for in := any.outer(ctx); in != nil; in = any.outer(in.Context) {
+		if cause := in.hold.Err(); cause != nil && cause == context.Cause(ctx) {
+			return cause
+		}
+	}
+	return own
 }
 
 // joined returns the error of Do. It joins the cause for which the hold had

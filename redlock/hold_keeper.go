@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -39,6 +40,10 @@ type keeper struct {
 	// The following are owned by the keeper's goroutine.
 	desk
 	winding winding
+	// failing is set from the first renewal that fails until one is granted.
+	// warned is when that was last reported.
+	failing bool
+	warned  time.Time
 }
 
 // An agenda is when to look at which hold. The keeper's mutex guards it.
@@ -95,6 +100,9 @@ const (
 	// keeperBatch bounds the holds and outcomes that are processed before the
 	// clock is read again.
 	keeperBatch = 512
+	// failuresApart bounds how often failures are reported where some holds are
+	// renewed and others are not.
+	failuresApart = time.Second
 	// releasesAtOnce bounds the pending releases of Close.
 	releasesAtOnce = 1024
 	// clockLeap is how far another clock may run ahead of the monotonic one
@@ -237,6 +245,7 @@ func (k *keeper) look(h *Hold, now instant) (posted bool) {
 		if err := h.renewLocked(now, k.room[:0], k.inbox); err != nil {
 			h.said.Store(&account{err: err})
 			k.client.stats.extensions.count(translate(err, ErrNotHeld))
+			k.fails(h, now)
 			act = h.stepLocked(pure.OnFailure, now, rand.Float64())
 		} else {
 			posted = true
@@ -245,6 +254,22 @@ func (k *keeper) look(h *Hold, now instant) (posted bool) {
 	h.mu.Unlock()
 	k.act(h, act)
 	return posted
+}
+
+// fails reports that a renewal has failed, while there is still time to do
+// something about it: once, since what fails for one hold fails for all. The
+// caller must hold h.mu.
+func (k *keeper) fails(h *Hold, now instant) {
+	was := k.failing
+	k.failing = true
+	if was || now.at.Sub(k.warned) < failuresApart {
+		return
+	}
+	k.warned = now.at
+	left := h.ends.remaining(k.begun, now)
+	if said := h.said.Load(); said != nil && left > 0 {
+		k.client.notice(slog.LevelWarn, "redlock: hold not renewed, trying again", slog.Duration("left", left), errorAttr(said.err))
+	}
 }
 
 // act ends a hold's context if its renewal says so.
@@ -335,6 +360,12 @@ func (k *keeper) settleOne(h *Hold, o *multiplex.Outcome, now instant) {
 	}
 	h.lock.receipt.Doubted = pure.DoubtGranted(h.lock.receipt.Doubted, h.unsure, o.Granted)
 	act := h.stepLocked(event, now, rand.Float64())
+	switch {
+	case act == pure.ToProlong:
+		k.failing = false
+	case event == pure.OnFailure && act == pure.CarryOn:
+		k.fails(h, now)
+	}
 	h.mu.Unlock()
 	k.client.stats.extensions.count(said)
 	if act == pure.ToLose {

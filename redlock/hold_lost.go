@@ -42,7 +42,8 @@ type NodeAnswer struct {
 	Addr string // without credentials
 	// Err is nil if the node renewed the lock, and ErrNotHeld if it does not
 	// hold the lock for us. Otherwise it is why there is no answer, such as
-	// ErrNodeTimeout or ErrNodeDown.
+	// ErrNodeTimeout or ErrNodeDown; the text of a LostError leaves out a node
+	// that was up, but was not asked since too few others were.
 	Err error
 }
 
@@ -60,8 +61,11 @@ func (e *LostError) Error() string {
 	answers := multiplex.UndecidedError{Of: len(e.Nodes)}
 	for _, n := range e.Nodes {
 		said := n.Err
-		if said == nil {
+		switch said {
+		case nil:
 			said = errRenewed
+		case errNotAsked:
+			continue // nothing is wrong with this one
 		}
 		answers.Nodes = append(answers.Nodes, &multiplex.NodeError{Node: n.Node, Addr: n.Addr, Err: said})
 	}
@@ -90,7 +94,7 @@ func (e *LostError) Unwrap() []error {
 
 var (
 	errNoAnswerYet = errors.New("redlock: no answer yet")
-	errNotAsked    = errors.New("redlock: not asked")
+	errNotAsked    = errors.New("redlock: up, but the others were too few")
 )
 
 // An account is the outcome of a renewal that was not granted.

@@ -81,5 +81,6 @@ func (h *Hold) doWithin(ctx context.Context, fn func(context.Context) error) err
 		return named(h.Resource(), ErrExpired)
 	}
 	err := fn(run)
-	return joined(err, h.Err(), nil)
+	cause := h.Err()
+	return joined(ended(err, run, ctx), cause, nil)
 }
