@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Endpoint is the address of a node and the credentials for it. Every way to
@@ -198,6 +199,8 @@ func checkForm(raw string) error {
 		return errors.New("a blank or control character before the @; in user and password a blank is %20")
 	case blank > 0:
 		return errors.New("there is a blank or a control character in it")
+	case strings.ContainsAny(raw, ",;") && strings.Contains(strings.TrimPrefix(raw, "unix:/"), "unix:/"):
+		return errURLSeveral
 	case scheme != "unix" && found:
 		return checkHost(rest)
 	}
@@ -209,7 +212,8 @@ func checkForm(raw string) error {
 func checkHost(rest string) error {
 	end := strings.IndexAny(rest+"/", "/?#")
 	host, rest := rest[strings.LastIndexByte(rest[:end], '@')+1:end], rest[end:]
-	list := strings.ContainsAny(host, ",;")
+	path, _, _ := strings.Cut(rest, "?")
+	list := strings.ContainsAny(host+path, ",;")
 	switch {
 	case list && strings.HasPrefix(rest, "//"):
 		return errURLSeveral
@@ -307,11 +311,15 @@ func parseTCP(e *Endpoint, u *url.URL) error {
 }
 
 // neverInHost reports whether a character is in no name and no address. The
-// colon and the percent sign are in those of IPv6. Bytes beyond ASCII may be in
-// the names of a NetDial.
+// colon and the percent sign are in those of IPv6. Characters beyond ASCII may
+// be in the names of a NetDial, but not those that cannot be seen, such as the
+// blanks of a web page.
 func neverInHost(c rune) bool {
 	letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-	return !letter && c < 0x80 && !strings.ContainsRune("-._:%", c)
+	if c >= 0x80 {
+		return !unicode.IsPrint(c)
+	}
+	return !letter && !strings.ContainsRune("-._:%", c)
 }
 
 func parseUnix(e *Endpoint, u *url.URL) error {

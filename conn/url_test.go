@@ -22,6 +22,8 @@ func TestParseURL(t *testing.T) {
 	for raw, want := range map[string]Endpoint{
 		"redis://a":                      {Network: "tcp", Addr: "a:6379"},
 		"redis://localhost:6380":         {Network: "tcp", Addr: "localhost:6380"},
+		"redis://\u00e4.example:1":       {Network: "tcp", Addr: "\u00e4.example:1"},
+		"unix:///a,b;c":                  {Network: "unix", Addr: "/a,b;c"},
 		"redis://a_b-1.x:6380":           {Network: "tcp", Addr: "a_b-1.x:6380"},
 		"redis://u:a,b;c@h:1":            {Network: "tcp", Addr: "h:1", Username: "u", Password: "a,b;c"},
 		"redis://a/":                     {Network: "tcp", Addr: "a:6379"},
@@ -178,6 +180,7 @@ func TestParseURLRefusesAnEmptyHostOrPort_R1(t *testing.T) {
 		"redis://?db=1": "the host is empty", "valkeys://:": "the host is empty",
 		"redis://a:": "the port is empty", "redis://a:/1": "the port is empty", "rediss://[::1]:": "the port is empty",
 		"redis://u:hunter2@a:?db=1": "the port is empty", "redis://$HOST:6379": "character", "redis://a&b": "character",
+		"redis://a\u00a0:6379": "character", "redis://\u200ba": "character",
 	} {
 		_, err := ParseURL(raw)
 		if assert.ErrorContains(t, err, text, raw) {
@@ -196,6 +199,7 @@ func TestParseURLRefusesListsAndBareIPv6_R1(t *testing.T) {
 	for _, raw := range []string{
 		"redis://a:7001,b:7002,c:7003", "redis://a,b,c", "redis://u:hunter2@a:7001,b:7002", "redis://a:7001;b:7002", "redis://a;b/1",
 		"redis://a:7001,b", "redis://a,b:7002?db=1", "valkeys://[::1]:1,[::2]:2", "redis://u:h,unter2@a,b", "redis://a,",
+		"redis://a:7001/1,b:7002/1", "redis://u:hunter2@a/1;b/1?db=1", "redis://a/,b/",
 	} {
 		_, err := ParseURL(raw)
 		if assert.ErrorIs(t, err, errURLHosts, raw) {
@@ -205,6 +209,7 @@ func TestParseURLRefusesListsAndBareIPv6_R1(t *testing.T) {
 	for _, raw := range []string{
 		"redis://a,redis://b", "redis://u:hunter2@a:1,redis://u:hunter2@b:1", "redis://a:1;redis://b:1", "redis://a:1 redis://b:1",
 		"redis://u:hunter2@a redis://u:hunter2@b", "redis://a/1,redis://b/1", "redis://a\tredis://b", "redis://a?db=1,redis://b",
+		"unix:///a,unix:///b", "unix:///a;unix:///b", "unix:/a,unix:/b", "unix://:hunter2@/a,unix://:hunter2@/b", "unix:///a?db=1,unix:///b",
 	} {
 		_, err := ParseURL(raw)
 		assert.ErrorIs(t, err, errURLSeveral, raw)
