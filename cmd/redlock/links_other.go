@@ -2,5 +2,14 @@
 
 package main
 
-// ownLinks accepts every path: the owner of a link is not known.
-func ownLinks(string) error { return nil }
+import "os"
+
+// openOwn is os.OpenFile: the owner of a link is not known.
+func openOwn(path string, flags int, mode os.FileMode) (*os.File, error) {
+	return os.OpenFile(path, flags, mode)
+}
+
+// ownPath accepts every path.
+func ownPath(path string) (string, error) { return path, nil }
+
+func inProc(string) bool { return true }

@@ -17,10 +17,24 @@ var errForeignLink = errors.New("a link that belongs to another user leads there
 // mostLinks is how many links Linux follows, too.
 const mostLinks = 40
 
-// ownLinks returns errForeignLink if a path leads through a symbolic link that
-// belongs neither to us nor to root. In a folder such as /tmp any user can put a
-// link where we are about to write, or have us read another file.
-func ownLinks(path string) error {
+// openOwn is os.OpenFile, but returns errForeignLink if the path leads through a
+// symbolic link that belongs neither to us nor to root. In a folder such as /tmp
+// any user can put a link where we are about to write, or have us read another
+// file.
+func openOwn(path string, flags int, mode os.FileMode) (*os.File, error) {
+	real, err := ownPath(path)
+	if err != nil {
+		return nil, err
+	}
+	if !inProc(real) {
+		flags |= syscall.O_NOFOLLOW // a link that was put there since
+	}
+	return os.OpenFile(real, flags, mode)
+}
+
+// ownPath returns a path with its links followed, or errForeignLink. Only the
+// links of /proc are left: what /dev/stdin leads to may have no name.
+func ownPath(path string) (real string, err error) {
 	at, rest := "", path
 	if filepath.IsAbs(path) {
 		at = "/"
@@ -28,27 +42,30 @@ func ownLinks(path string) error {
 	for links := 0; ; {
 		name, behind, _ := strings.Cut(strings.TrimLeft(rest, "/"), "/")
 		if name == "" {
-			return nil
+			return at, nil
 		}
 		next := filepath.Join(at, name) // at has no links, so .. is its parent
 		info, err := os.Lstat(next)
 		if err != nil {
-			return nil // opening it says more
+			return filepath.Join(next, behind), nil // opening it says more
 		}
-		if at, rest = next, behind; info.Mode().Type() != fs.ModeSymlink {
+		if info.Mode().Type() != fs.ModeSymlink {
+			at, rest = next, behind
 			continue
 		}
 		owner, ok := info.Sys().(*syscall.Stat_t)
 		if !ok || owner.Uid != 0 && int(owner.Uid) != os.Geteuid() {
-			return errForeignLink
+			return "", errForeignLink
 		}
 		to, err := os.Readlink(next)
-		if links++; err != nil || links > mostLinks {
-			return nil
+		if links++; err != nil || links > mostLinks || inProc(next) {
+			return filepath.Join(next, behind), nil
 		}
-		at, rest = filepath.Dir(next), to+"/"+rest
-		if filepath.IsAbs(to) {
+		if rest = to + "/" + behind; filepath.IsAbs(to) {
 			at = "/"
 		}
 	}
 }
+
+// inProc reports whether a path is one of the kernel's own.
+func inProc(path string) bool { return strings.HasPrefix(path, "/proc/") }

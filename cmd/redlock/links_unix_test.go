@@ -3,9 +3,11 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -47,13 +49,59 @@ func TestFilesAreNotOpenedThroughAnotherUsersLink_R27(t *testing.T) {
 	require.Equal(t, "precious", string(text))
 	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
 	for _, path := range []string{precious, "/dev/stdin", "/dev/fd/0", filepath.Join(dir, "missing"), "missing/too", ".", ".."} {
-		require.NoError(t, ownLinks(path), path)
+		_, err := ownPath(path)
+		require.NoError(t, err, path)
 	}
+}
+
+// A link that is put there after the path was looked at is not followed either.
+func TestALinkThatIsPutThereMeanwhileIsNotFollowed_R27(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a link of another user")
+	}
+	dir := t.TempDir()
+	precious, path := filepath.Join(dir, "precious"), filepath.Join(dir, "path")
+	require.NoError(t, os.WriteFile(precious, []byte("precious"), 0o600))
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		link, file := filepath.Join(dir, "link"), filepath.Join(dir, "file")
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = os.WriteFile(file, nil, 0o600)
+			_ = os.Rename(file, path)
+			_ = os.Symlink(precious, link)
+			_ = os.Lchown(link, 65534, 65534)
+			_ = os.Rename(link, path)
+		}
+	}()
+	defer func() {
+		close(stop)
+		<-stopped
+	}()
+	foreign := 0
+	for begun := time.Now(); time.Since(begun) < time.Second; {
+		file, err := openOwn(path, os.O_RDONLY, 0)
+		if err != nil {
+			foreign++
+			continue
+		}
+		text, err := io.ReadAll(file)
+		require.NoError(t, err)
+		require.NoError(t, file.Close())
+		require.Empty(t, string(text))
+	}
+	require.NotZero(t, foreign)
 }
 
 func TestALinkThatLeadsToItselfEnds(t *testing.T) {
 	dir := t.TempDir()
 	loop := filepath.Join(dir, "loop")
 	require.NoError(t, os.Symlink("loop", loop))
-	require.NoError(t, ownLinks(loop))
+	_, err := ownPath(loop)
+	require.NoError(t, err)
 }

@@ -45,10 +45,7 @@ func (s *tokenSource) text(p *process) (string, error) {
 		return "", usagef("no token: name a file with --token-file, or set %s", tokenVariable)
 	case "-":
 	default:
-		if err := ownLinks(s.TokenFile); err != nil {
-			return "", usagef("--token-file %s: %w", quoted(s.TokenFile), err)
-		}
-		file, err := os.Open(s.TokenFile)
+		file, err := openOwn(s.TokenFile, os.O_RDONLY, 0)
 		if err != nil {
 			return "", usagef("--token-file %s: %w", quoted(s.TokenFile), causeOf(err))
 		}
@@ -91,14 +88,17 @@ func openTokenSink(p *process, path string) (*tokenSink, error) {
 		}
 		return &tokenSink{stdout: p.stdout}, nil
 	}
-	named := path
-	if err := ownLinks(path); err != nil {
-		return nil, usagef("--token-file %s: %w", quoted(named), err)
-	}
 	// Replace the file, not the link that leads to it, and nothing like
 	// /dev/null or the pipe behind /dev/stdout.
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	named := path
+	path, err := ownPath(path)
+	if err != nil {
+		return nil, usagef("--token-file %s: %w", quoted(named), err)
+	}
+	if inProc(path) {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, usagef("--token-file %s: it is not a regular file", quoted(named))
