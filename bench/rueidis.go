@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,13 @@ type RueidisConfig struct {
 	// DriftFactor is the relative part of the drift. If zero, 0.01.
 	DriftFactor float64
 }
+
+// Format prints a constant for every verb: the URLs and the fields may have
+// passwords (R27).
+func (RueidisConfig) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(rueidis)") }
+
+// Format prints a constant for every verb: the tokens to come are secret (R27).
+func (*Rueidis) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(rueidis)") }
 
 // RueidisTuned sets the options with which rueidis was fastest in this work:
 // one connection per node, so that all commands share its batches; a pause of

@@ -2,6 +2,8 @@ package bench
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"time"
 
 	"github.com/redmux/redmux/redlock"
@@ -15,6 +17,12 @@ type RueidisLease struct {
 	token    redlock.Token
 	until    time.Time
 	timeout  time.Duration
+}
+
+// Format prints until when the lease is valid, for every verb: the token is
+// secret (R27).
+func (l RueidisLease) Format(f fmt.State, _ rune) {
+	_, _ = io.WriteString(f, "(lease until "+l.until.Format(time.RFC3339)+")")
 }
 
 // Until returns the end of the validity.

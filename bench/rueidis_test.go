@@ -31,6 +31,21 @@ func startCluster(t testing.TB, n int, opts redistest.Options) cluster {
 	return redistest.Servers(t, n, func(o *redistest.Options) { *o = opts })
 }
 
+// What holds a password or a token prints neither.
+func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
+	const password = "hunter2!hunter2!"
+	servers := startCluster(t, 3, redistest.Options{Password: password})
+	config := RueidisConfig{Nodes: servers.urls(), Password: password}
+	r, err := OpenRueidis(config)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, r.Close(context.Background())) }()
+	lease, err := r.TryAcquire(t.Context(), "r", testTTL)
+	require.NoError(t, err)
+	redistest.Specimen{Value: config, Open: true}.PrintsNone(t, password)
+	redistest.Specimen{Value: r, Open: true}.ShowsNone(t, password, r.tokens.rest[:tokenSize])
+	redistest.Specimen{Value: lease, Open: true}.ShowsNone(t, lease.Token().Reveal())
+}
+
 func (c cluster) urls() (urls []string) {
 	for _, s := range c {
 		urls = append(urls, s.URL())

@@ -280,6 +280,15 @@ func TestPasswordIsAskedForAndInNoURL(t *testing.T) {
 	})
 }
 
+func TestNoExportedTypeShowsThePassword_R27(t *testing.T) {
+	const password = "hunter2!hunter2!"
+	everywhereWith(t, []redlocktest.Option{redlocktest.Password(password)}, func(t *testing.T, d *redlocktest.Deployment) {
+		for _, v := range []any{d, d.Node(0), redlocktest.Password(password)} {
+			redistest.Specimen{Value: v}.ShowsNone(t, password)
+		}
+	})
+}
+
 func everywhereWith(t *testing.T, options []redlocktest.Option, test func(t *testing.T, d *redlocktest.Deployment)) {
 	t.Run("in memory", func(t *testing.T) { test(t, redlocktest.New(t, 3, options...)) })
 	t.Run("real", func(t *testing.T) {

@@ -2,6 +2,7 @@ package redlocktest
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,10 @@ type Node struct {
 	paused  bool
 	refused bool
 }
+
+// Format prints the URL, which has no password, for every verb: a server may
+// keep one (R27).
+func (n *Node) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(node "+n.url+")") }
 
 // A server is what a Node controls. The Node calls each method only in a state
 // where it makes sense.
