@@ -43,7 +43,8 @@ const (
 	// aclRights are the rights that a user of this package needs, on keys that
 	// begin with the prefix. aclRules is how to grant them.
 	aclRights = "+set +get +mget +del +pexpire +pttl +evalsha +script|load " +
-		"+hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +time +select"
+		"+hello +auth +client|setname +client|id +client|info +client|kill +client|tracking +client|caching +ping +info " +
+		"+time +select"
 	aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " + aclRights
 )
 

@@ -132,7 +132,7 @@ func TestResetFenceOnARealServer(t *testing.T) {
 // leastRights are those of docs/deploy.md, "Users and rights".
 var leastRights = []string{
 	"+set", "+get", "+mget", "+del", "+pexpire", "+pttl", "+evalsha", "+script|load", "+hello", "+auth", "+client|setname",
-	"+client|id", "+client|kill", "+client|tracking", "+client|caching", "+ping", "+info", "+time", "+select",
+	"+client|id", "+client|info", "+client|kill", "+client|tracking", "+client|caching", "+ping", "+info", "+time", "+select",
 }
 
 // With a few rights more, those of docs/deploy.md suffice for read/write locks,

@@ -42,8 +42,8 @@ func lacking(n *Node, names []string) []string {
 }
 
 const grant = "grant what is missing: ACL SETUSER <user> resetchannels ~<prefix>* +set +get +mget +del +pexpire +pttl +evalsha " +
-	"+script|load +hello +auth +client|setname +client|id +client|kill +client|tracking +client|caching +ping +info +select +time; " +
-	"and take rename-command out of the configuration"
+	"+script|load +hello +auth +client|setname +client|id +client|info +client|kill +client|tracking +client|caching +ping +info +select " +
+	"+time; and take rename-command out of the configuration"
 
 // checkRights wants a user who may do what locks need, on keys with the prefix.
 func (d *Deployment) checkRights() []Finding {
