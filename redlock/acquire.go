@@ -174,8 +174,9 @@ func withMaxWait(ctx context.Context, limit time.Duration) (context.Context, con
 
 // acquireTraced is Acquire without Config.MaxWait. It calls the tracer.
 func (c *Client) acquireTraced(ctx context.Context, r request) (Lock, error) {
-	start, tries := startIf(c.tracer.AcquireDone != nil), 0
+	start, tries := time.Now(), 0
 	lock, err := c.acquire(ctx, r, &tries)
+	c.stats.waits.record(time.Since(start))
 	if c.tracer.AcquireDone != nil {
 		c.acquireDone(ctx, AcquireInfo{Resource: r.resource, TTL: r.ttl, Tries: tries, Start: start, Err: err}, lock)
 	}

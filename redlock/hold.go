@@ -317,6 +317,7 @@ func (h *Hold) lose(refused bool) {
 	why := lostError(h.lock.resource, refused, h.said.Load(), h.client.keeper.addrs)
 	h.cancel(why)
 	if context.Cause(h.inner) == error(why) {
+		h.client.stats.lost.Add(1)
 		until := h.client.keeper.clock().at
 		if end := h.end(); end.Before(until) {
 			until = end

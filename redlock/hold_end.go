@@ -71,6 +71,13 @@ func (k *keeper) kept() []*Hold {
 	return slices.Clone(k.held.all)
 }
 
+// holds returns how many holds are not released yet.
+func (k *keeper) holds() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.held.all)
+}
+
 // drain makes the keeper refuse holds, except those that were acquired under a
 // hold of this client. The channel is closed when the last hold is released.
 func (k *keeper) drain() <-chan struct{} {

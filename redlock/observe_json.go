@@ -147,13 +147,16 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 		Releases    callsJSON `json:"releases"`
 		HandedOver  uint64    `json:"handed_over"`
 		Renumbered  uint64    `json:"renumbered"`
+		Holds       int       `json:"holds"`
+		Lost        uint64    `json:"lost"`
+		Waits       Histogram `json:"waits"`
 		QuorumTime  float64   `json:"quorum_time_us"`
 		Quorum      Histogram `json:"quorum"`
 		ReleaseForm string    `json:"release_form"`
 		Polling     bool      `json:"polling"`
 	}{
 		callsJSON(s.Attempts), callsJSON(s.Extensions), callsJSON(s.Releases), s.HandedOver, s.Renumbered,
-		micros(s.QuorumTime), s.Quorum, s.ReleaseForm, s.Polling,
+		s.Holds, s.Lost, s.Waits, micros(s.QuorumTime), s.Quorum, s.ReleaseForm, s.Polling,
 	})
 }
 

@@ -2,6 +2,8 @@ package redlock
 
 import (
 	"cmp"
+	"errors"
+	"iter"
 	"sync/atomic"
 	"time"
 )
@@ -23,6 +25,13 @@ type Stats struct {
 	// Renumbered is how many attempts asked the nodes a second time at once,
 	// because their first fencing number was too low (Config.Fenced).
 	Renumbered uint64
+	// Holds is how many holds are not released at this moment, those of Do and of
+	// elections among them; see Client.Held. Lost is how many were lost.
+	Holds int
+	Lost  uint64
+	// Waits has the times of all calls to Acquire, Hold and Do, and to those
+	// like them, from the call until it had the lock or gave up.
+	Waits Histogram
 	// QuorumTime is the smoothed time from the start of an attempt to its
 	// quorum of grants, from which retries derive their delays (R11). It is
 	// zero before the first.
@@ -51,6 +60,35 @@ type CallCounts struct {
 	Invalid    uint64 // any other error: the call was wrong
 }
 
+// All returns each outcome by its name, as Outcome has it, with its number.
+func (c CallCounts) All() iter.Seq2[string, uint64] {
+	return func(yield func(string, uint64) bool) {
+		for i, n := range [endings]uint64{
+			c.Granted, c.Refused, c.NoQuorum, c.Expired, c.Overloaded, c.Cancelled, c.Closed, c.Invalid,
+		} {
+			if !yield(endingNames[i], n) {
+				return
+			}
+		}
+	}
+}
+
+// Outcome returns the name of an outcome, by the error of a call: "granted" for
+// nil, "refused", "no_quorum", "expired", "overloaded", "cancelled", "closed"
+// or "invalid", as CallCounts counts them; and "lost" for ErrLost. Metrics and
+// spans have these names.
+func Outcome(err error) string {
+	if errors.Is(err, ErrLost) {
+		return outcomeLost
+	}
+	if of, ok := err.(*ResourceError); ok {
+		err = of.Err
+	}
+	return endingNames[endingOf(err)]
+}
+
+const outcomeLost = "lost"
+
 // Total returns how many calls there were.
 func (c CallCounts) Total() uint64 {
 	return c.Granted + c.Refused + c.NoQuorum + c.Expired + c.Overloaded + c.Cancelled + c.Closed + c.Invalid
@@ -66,6 +104,9 @@ func (c *Client) Stats() Stats {
 		Releases:    c.stats.releases.snapshot(),
 		HandedOver:  c.stats.handedOver.Load(),
 		Renumbered:  c.stats.renumbered.Load(),
+		Holds:       c.keeper.holds(),
+		Lost:        c.stats.lost.Load(),
+		Waits:       c.stats.waits.snapshot(),
 		QuorumTime:  time.Duration(c.quorumTime.Load()),
 		Quorum:      c.stats.quorum.snapshot(),
 		ReleaseForm: cmp.Or(c.group.NativeForm(releaseKind), "script"),
@@ -78,7 +119,8 @@ func (c *Client) Stats() Stats {
 type stats struct {
 	attempts, extensions, releases callCounts
 	handedOver, renumbered         atomic.Uint64
-	quorum                         histogram
+	lost                           atomic.Uint64
+	quorum, waits                  histogram
 }
 
 // An ending is the outcome of a call.
@@ -95,6 +137,11 @@ const (
 	endInvalid
 	endings
 )
+
+// endingNames are as in callsJSON.
+var endingNames = [endings]string{
+	"granted", "refused", "no_quorum", "expired", "overloaded", "cancelled", "closed", "invalid",
+}
 
 // endingOf classifies an error without allocating: it compares sentinels, and
 // tells other errors by their types.

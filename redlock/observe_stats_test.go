@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -242,3 +243,58 @@ func realClient(t *testing.T, servers []*redistest.Server, portable bool) *Clien
 	}, 15*time.Second, ms)
 	return c
 }
+
+// Holds, losses and waits are counted, and outcomes have one vocabulary: that of
+// the JSON form.
+func TestStatsOfHoldsLossesAndWaits_R12(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		kept, lost := mustHold(t, c, "kept", HoldOptions{}), mustHold(t, c, "lost", HoldOptions{NoRenewal: true})
+		require.Equal(t, 2, c.Stats().Holds)
+		awaitEnd(t, lost.Context())
+		require.EqualValues(t, 1, c.Stats().Lost)
+		require.Equal(t, 2, c.Stats().Holds, "it is not released yet")
+		_ = lost.Release(t.Context())
+		require.Equal(t, 1, c.Stats().Holds)
+		require.Zero(t, c.Stats().Waits.Total(), "no call has waited")
+
+		short, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err := c.Acquire(short, "kept", time.Second)
+		require.ErrorIs(t, err, ErrHeld)
+		require.Equal(t, 3*time.Second, c.Stats().Waits.Sum.Round(10*ms))
+		require.NoError(t, c.RW("another").Write().DoWith(t.Context(), HoldOptions{TTL: time.Second}, func(context.Context) error { return nil }))
+		require.EqualValues(t, 2, c.Stats().Waits.Total())
+		require.NoError(t, kept.Release(t.Context()))
+		require.Zero(t, c.Stats().Holds)
+
+		text, err := json.Marshal(c.Stats())
+		require.NoError(t, err)
+		var named struct {
+			Attempts map[string]uint64
+			Holds    int
+			Lost     uint64
+			Waits    Histogram
+		}
+		require.NoError(t, json.Unmarshal(text, &named))
+		require.EqualValues(t, 1, named.Lost)
+		require.Equal(t, c.Stats().Waits, named.Waits)
+		all := maps.Collect(CallCounts{1, 2, 3, 4, 5, 6, 7, 8}.All())
+		require.Len(t, all, 8)
+		for name := range all {
+			require.Contains(t, named.Attempts, name)
+		}
+		for want, err := range map[string]error{
+			"granted": nil, "refused": ErrNotHeld, "no_quorum": &noQuorumError{}, "expired": ErrExpired, "overloaded": ErrOverloaded,
+			"cancelled": &CancelledError{Err: context.Canceled, Last: ErrHeld}, "closed": ErrClosed, "invalid": ErrTTL,
+		} {
+			require.Equal(t, want, Outcome(err))
+			require.Equal(t, want, Outcome(ofResource(err)))
+			require.Contains(t, all, want)
+		}
+		require.Equal(t, "refused", Outcome(&HeldError{}))
+		require.Equal(t, "lost", Outcome(lost.Err()))
+	})
+}
+
+func ofResource(err error) error { return named("r", err) }

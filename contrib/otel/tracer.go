@@ -1,5 +1,5 @@
 // Package redlockotel creates OpenTelemetry spans for the calls of a
-// redlock.Client.
+// redlock.Client, and metrics of its numbers: see Observe.
 //
 //	client, err := redlock.New(ctx, redlock.Config{
 //		Nodes:  nodes,
@@ -14,17 +14,19 @@
 //	redlock.release   each call to Release
 //	redlock.lost      a hold that was lost, from its grant to its end; it has no parent
 //
-// The attributes are redlock.outcome ("granted", "released", "held",
-// "not_held", "no_quorum", "expired", "overloaded", "cancelled", "closed",
-// "invalid", "lost"), redlock.ttl_ms, redlock.validity_ms (if a lock is held
-// afterwards), redlock.try, redlock.handed_over (of an attempt: another caller of
-// the client handed its lock over, and no master was asked), redlock.tries and,
+// The attributes are redlock.outcome ("granted", "refused", "no_quorum",
+// "expired", "overloaded", "cancelled", "closed", "invalid", "lost": the names
+// of redlock.Outcome, which the metrics have too), redlock.ttl_ms,
+// redlock.validity_ms (if a lock is held afterwards), redlock.try,
+// redlock.handed_over (of an attempt: another caller of the client handed its
+// lock over, and no master was asked), redlock.tries and,
 // only with Options.Resources, redlock.resource. Tokens and passwords are never
 // in a span.
 //
 // A lock that another client holds is an ordinary outcome. A span has the
-// status error if the outcome is no_quorum, not_held, expired, overloaded,
-// closed, invalid or lost; error.type then repeats it. Attempts, extensions and
+// status error if the outcome is no_quorum, expired, overloaded, closed,
+// invalid or lost, or if an extension or a release was refused; error.type then
+// repeats it. Attempts, extensions and
 // releases are spans of kind client, the others are internal.
 package redlockotel
 
@@ -78,26 +80,26 @@ type spans struct {
 }
 
 func (s *spans) attempt(ctx context.Context, i redlock.AttemptInfo) {
-	s.span(ctx, "redlock.attempt", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err, lockAttributes(
+	s.span(ctx, "redlock.attempt", i.Resource, i.Start, i.Elapsed, redlock.Outcome(i.Err), i.Err, lockAttributes(
 		i.TTL, i.Validity, attribute.Int("redlock.try", i.Try), attribute.Bool("redlock.handed_over", i.HandedOver))...)
 }
 
 func (s *spans) acquire(ctx context.Context, i redlock.AcquireInfo) {
-	s.span(ctx, "redlock.acquire", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err, lockAttributes(
+	s.span(ctx, "redlock.acquire", i.Resource, i.Start, i.Elapsed, redlock.Outcome(i.Err), i.Err, lockAttributes(
 		i.TTL, i.Validity, attribute.Int("redlock.tries", i.Tries))...)
 }
 
 func (s *spans) extend(ctx context.Context, i redlock.ExtendInfo) {
-	s.span(ctx, "redlock.extend", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "granted"), i.Err,
+	s.span(ctx, "redlock.extend", i.Resource, i.Start, i.Elapsed, redlock.Outcome(i.Err), i.Err,
 		lockAttributes(i.TTL, i.Validity)...)
 }
 
 func (s *spans) release(ctx context.Context, i redlock.ReleaseInfo) {
-	s.span(ctx, "redlock.release", i.Resource, i.Start, i.Elapsed, outcomeOf(i.Err, "released"), i.Err)
+	s.span(ctx, "redlock.release", i.Resource, i.Start, i.Elapsed, redlock.Outcome(i.Err), i.Err)
 }
 
 func (s *spans) lost(i redlock.HoldInfo) {
-	s.span(context.Background(), "redlock.lost", i.Resource, i.Since, i.Until.Sub(i.Since), "lost", i.Err)
+	s.span(context.Background(), "redlock.lost", i.Resource, i.Since, i.Until.Sub(i.Since), redlock.Outcome(i.Err), i.Err)
 }
 
 func lockAttributes(ttl, validity time.Duration, more ...attribute.KeyValue) []attribute.KeyValue {
@@ -142,38 +144,15 @@ func kindOf(name string) trace.SpanKind {
 	return trace.SpanKindClient
 }
 
-// outcomeOf returns the outcome of a call; success is the outcome without an
-// error.
-func outcomeOf(err error, success string) string {
-	var cancelled *redlock.CancelledError
-	switch {
-	case err == nil:
-		return success
-	case errors.As(err, &cancelled):
-		return "cancelled" // whatever the outcome of the last attempt
-	case errors.Is(err, redlock.ErrHeld):
-		return "held"
-	case errors.Is(err, redlock.ErrNotHeld):
-		return "not_held"
-	case errors.Is(err, redlock.ErrNoQuorum):
-		return "no_quorum"
-	case errors.Is(err, redlock.ErrExpired):
-		return "expired"
-	case errors.Is(err, redlock.ErrOverloaded):
-		return "overloaded"
-	case errors.Is(err, redlock.ErrClosed):
-		return "closed"
-	}
-	return "invalid"
-}
-
 // description returns the text of an error, or "" if nothing is wrong. The
 // errors of package redlock name nodes and causes, never a key, a token or a
 // password (R27). The text of a cancellation includes the caller's own cause,
 // so it is left out.
 func description(outcome string, err error) string {
-	switch outcome {
-	case "granted", "released", "held", "cancelled":
+	switch {
+	case outcome == "granted" || outcome == "cancelled":
+		return ""
+	case outcome == "refused" && errors.Is(err, redlock.ErrHeld):
 		return ""
 	}
 	return err.Error()

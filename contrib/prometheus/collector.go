@@ -74,7 +74,10 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.calls(send, "release", stats.Releases)
 	send.counter(c.of.handedOver, stats.HandedOver)
 	send.counter(c.of.renumbered, stats.Renumbered)
-	to <- quorumSeconds(c.of.quorumSeconds, stats.Quorum)
+	send.gauge(c.of.holds, float64(stats.Holds))
+	send.counter(c.of.lost, stats.Lost)
+	to <- seconds(c.of.quorumSeconds, stats.Quorum)
+	to <- seconds(c.of.waitSeconds, stats.Waits)
 	send.gauge(c.of.quorum, float64(len(nodes)/2+1))
 	for _, n := range nodes {
 		if !utf8.ValidString(n.Addr) {
@@ -87,14 +90,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 }
 
 func (c *Collector) calls(send sender, call string, o redlock.CallCounts) {
-	for _, of := range []struct {
-		outcome string
-		n       uint64
-	}{
-		{"granted", o.Granted}, {"refused", o.Refused}, {"no_quorum", o.NoQuorum}, {"expired", o.Expired},
-		{"overloaded", o.Overloaded}, {"cancelled", o.Cancelled}, {"closed", o.Closed}, {"invalid", o.Invalid},
-	} {
-		send.counter(c.of.calls, of.n, call, of.outcome)
+	for outcome, n := range o.All() {
+		send.counter(c.of.calls, n, call, outcome)
 	}
 }
 
@@ -140,10 +137,10 @@ func (c *Collector) connections(send sender, n redlock.NodeStatus) {
 	send.counter(c.of.debtsTotal, counts.DebtsExpired, n.Addr, "expired")
 }
 
-// quorumSeconds converts a histogram to the form of Prometheus: cumulative, in
+// seconds converts a histogram to the form of Prometheus: cumulative, in
 // seconds, and without the last bucket, which is open. The counts are of one
 // snapshot, so they add up.
-func quorumSeconds(d *prometheus.Desc, h redlock.Histogram) prometheus.Metric {
+func seconds(d *prometheus.Desc, h redlock.Histogram) prometheus.Metric {
 	closed := h.Counts[:len(h.Counts)-1]
 	buckets := make(map[float64]uint64, len(closed))
 	var below uint64

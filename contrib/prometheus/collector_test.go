@@ -33,6 +33,7 @@ func (fixed) Stats() redlock.Stats {
 		Extensions: redlock.CallCounts{Granted: 11, Refused: 12, NoQuorum: 13, Expired: 14, Overloaded: 15, Cancelled: 16, Closed: 17, Invalid: 18},
 		Releases:   redlock.CallCounts{Granted: 21, Refused: 22, NoQuorum: 23, Expired: 24, Overloaded: 25, Cancelled: 26, Closed: 27, Invalid: 28},
 	}
+	s.Holds, s.Lost, s.Waits.Counts[0], s.Waits.Sum = 61, 62, 63, 64*time.Second
 	s.Quorum.Counts[0], s.Quorum.Counts[10], s.Quorum.Counts[len(s.Quorum.Counts)-1] = 1, 2, 4
 	s.Quorum.Sum = 300 * time.Second
 	return s
@@ -76,6 +77,10 @@ func TestEachNumber(t *testing.T) {
 		`redlock_quorum_seconds_bucket{deployment="billing",le="+Inf"} 7`,
 		`redlock_quorum_seconds_sum{deployment="billing"} 300`,
 		`redlock_quorum_seconds_count{deployment="billing"} 7`,
+		`redlock_holds{deployment="billing"} 61`,
+		`redlock_lost_total{deployment="billing"} 62`,
+		`redlock_wait_seconds_count{deployment="billing"} 63`,
+		`redlock_wait_seconds_sum{deployment="billing"} 64`,
 		`redlock_quorum_nodes{deployment="billing"} 3`,
 		`redlock_node_up{deployment="billing",node="a:6379"} 1`,
 		`redlock_node_up{deployment="billing",node="/run/b.sock"} 0`,

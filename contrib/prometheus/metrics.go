@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // metrics are the descriptions of all metrics that a Collector sends.
 type metrics struct {
-	calls, handedOver, renumbered, quorumSeconds, quorum *prometheus.Desc
+	calls, handedOver, renumbered, holds, lost, quorumSeconds, waitSeconds, quorum *prometheus.Desc
 
 	up, quarantined, quarantineLeft, debts, replyTime, warnings *prometheus.Desc
 
@@ -23,6 +23,9 @@ func newMetrics(o Options) (m metrics) {
 	add(&m.calls, "calls_total", "Attempts, extensions and releases, by outcome.", "call", "outcome")
 	add(&m.renumbered, "renumbered_total", "Attempts that asked the nodes a second time at once: their first fencing number was too low.")
 	add(&m.handedOver, "handed_over_total", "Granted attempts that asked no node: another caller handed its lock over.")
+	add(&m.holds, "holds", "Holds that are not released.")
+	add(&m.lost, "lost_total", "Holds that were lost.")
+	add(&m.waitSeconds, "wait_seconds", "Time from a call to Acquire, Hold or Do until it had the lock or gave up.")
 	add(&m.quorumSeconds, "quorum_seconds", "Time from the start of an attempt to its quorum of grants.")
 	add(&m.quorum, "quorum_nodes", "How many nodes are a quorum of those configured.")
 
