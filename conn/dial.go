@@ -43,6 +43,9 @@ type Config struct {
 	// it in an error, that word is not shown (R27). If zero, no keys are
 	// recognised.
 	Conceal string
+	// Omit are commands that the handshake leaves out, as Server.Forbidden had
+	// them: each try would leave a denial in the server's ACL LOG. If zero, none.
+	Omit []string
 
 	unnamed bool // HELLO goes without the client's name
 }

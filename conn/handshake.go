@@ -69,10 +69,17 @@ func introduced(commands []command, i int) bool {
 // and the prelude after SELECT.
 func (c *Conn) handshake(cfg *Config, protocol int) []command {
 	s := &c.server
-	s.Protocol = protocol
+	s.Protocol, s.Forbidden = protocol, slices.Clone(cfg.Omit)
 	var list []command
 	add := func(check func(v resp.Value) error, args ...string) {
 		list = append(list, command{name: commandName(args), bytes: resp.AppendCommand(nil, args...), check: check})
+	}
+	// maybe adds a command that the handshake can do without, unless the user
+	// may not run it.
+	maybe := func(read func(v resp.Value) error, args ...string) {
+		if name := commandName(args); !slices.Contains(cfg.Omit, name) {
+			add(s.unlessForbidden(name, tolerate(read)), args...)
+		}
 	}
 	if protocol == 3 {
 		add(s.helloReader(cfg.Protocol == 3), hello(cfg)...)
@@ -80,18 +87,18 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 		add(isOK, args...)
 	}
 	if cfg.ClientName != "" && (protocol != 3 || cfg.unnamed) {
-		add(tolerate(nil), "CLIENT", "SETNAME", cfg.ClientName)
+		maybe(nil, "CLIENT", "SETNAME", cfg.ClientName)
 	}
 	if protocol != 3 {
-		add(tolerate(s.readClientID), "CLIENT", "ID")
+		maybe(s.readClientID, "CLIENT", "ID")
 	}
 	// Unknown before 7.2.
-	add(tolerate(nil), "CLIENT", "SETINFO", "LIB-NAME", "redmux")
-	add(tolerate(nil), "CLIENT", "SETINFO", "LIB-VER", libVersion())
+	maybe(nil, "CLIENT", "SETINFO", "LIB-NAME", "redmux")
+	maybe(nil, "CLIENT", "SETINFO", "LIB-VER", libVersion())
 	if cfg.DB != 0 {
 		add(isOK, "SELECT", strconv.Itoa(cfg.DB))
 	}
-	add(tolerate(s.readClientInfo), "CLIENT", "INFO")
+	maybe(s.readClientInfo, "CLIENT", "INFO")
 	for _, section := range []string{"server", "replication", "memory"} {
 		add(tolerate(s.readInfo), "INFO", section)
 	}
@@ -100,6 +107,17 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 		list = append(list, command{name, step.Command, s.checkStep(name, step), true})
 	}
 	return list
+}
+
+// unlessForbidden returns a check that also notes a command which the user may
+// not run.
+func (s *Server) unlessForbidden(name string, check func(v resp.Value) error) func(v resp.Value) error {
+	return func(v resp.Value) error {
+		if ClassOf(v) == ClassNoPerm && !slices.Contains(s.Forbidden, name) {
+			s.Forbidden = append(s.Forbidden, name)
+		}
+		return check(v)
+	}
 }
 
 // checkStep returns the check of a step's reply. If the step is optional, the

@@ -77,7 +77,7 @@ func TestHandshakeServer(t *testing.T) {
 	}{
 		{"all", nil, func(*Server) {}},
 		{"CLIENT INFO forbidden", map[string]string{"CLIENT INFO": noPerm},
-			func(s *Server) { s.AddrKnown, s.ClientAddr = false, "" }},
+			func(s *Server) { s.AddrKnown, s.ClientAddr, s.Forbidden = false, "", []string{"CLIENT INFO"} }},
 		{"ids differ behind a proxy", map[string]string{"CLIENT INFO": text3("id=8 addr=a:1 laddr=b:2 fd=3\n")},
 			func(s *Server) { s.ID, s.AddrKnown, s.ClientAddr = 0, false, "" }},
 		{"CLIENT INFO garbled", map[string]string{"CLIENT INFO": text3("id=x addr=a:1 laddr=b:2 fd=3\n")},
@@ -195,6 +195,33 @@ func TestOptionalStepsForgiveEveryReply_R21_R22(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// What the user may not run is noted, and left out by a dial that is told so:
+// each try would leave a denial in ACL LOG. INFO is asked each time, since the
+// run id matters (R22).
+func TestWhatIsForbiddenIsLeftOut_R22(t *testing.T) {
+	const denied = "-NOPERM User u has no permissions to run the command\r\n"
+	for protocol, forbidden := range map[int][]string{
+		3: {"CLIENT SETINFO", "CLIENT INFO"}, 2: {"CLIENT SETNAME", "CLIENT ID", "CLIENT SETINFO", "CLIENT INFO"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &script{answers: map[string]string{
+				"CLIENT SETNAME": denied, "CLIENT ID": denied, "CLIENT SETINFO": denied, "CLIENT INFO": denied, "INFO server": denied,
+			}}
+			cfg := Config{Endpoint: Endpoint{Protocol: protocol, ClientName: "me"}}
+			c := s.connect(t, cfg)
+			assert.Equal(t, forbidden, c.Server().Forbidden)
+			cfg.Omit = c.Server().Forbidden
+			again := s.connect(t, cfg)
+			assert.Equal(t, forbidden, again.Server().Forbidden, "for the dial after that")
+			asked := s.received()[1]
+			for _, name := range forbidden {
+				assert.NotContains(t, "\n"+asked, "\n"+name)
+			}
+			assert.Contains(t, asked, "INFO server")
+		})
 	}
 }
 

@@ -35,6 +35,9 @@ type Server struct {
 	// Accepted and Refused are the names of the optional steps of
 	// Config.Prelude.
 	Accepted, Refused []string
+	// Forbidden are the commands of the handshake, other than INFO, that it can
+	// do without and that the user may not run; see Config.Omit.
+	Forbidden []string
 }
 
 // helloReader returns the check of the reply to HELLO 3: a map, or in RESP2 an

@@ -121,6 +121,7 @@ func (n *node) dial() pure.LifeAction {
 		// The next attempt then needs one connection, not two (R26).
 		n.config.Endpoint.Protocol = 2
 	}
+	n.config.Omit = c.Server().Forbidden
 	apart := n.tellApart(c)
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
@@ -151,7 +152,7 @@ func (n *node) dialFailed(err error) pure.LifeAction {
 	if n.config.Endpoint.Protocol == 0 && conn.ErrorClass(err) != conn.ClassNone || errors.Is(err, conn.ErrUnanswered) {
 		n.life = n.life.Charge()
 	}
-	n.config.Endpoint.Protocol = n.protocol // the next may be another server
+	n.config.Endpoint.Protocol, n.config.Omit = n.protocol, nil // the next may be another server
 	switch conn.ErrorClass(err) {
 	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
 		return n.stepLocked(pure.DialBarred)

@@ -57,3 +57,28 @@ func TestTheDocumentedRightsLeaveNoDenial_R22(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, fmt.Sprint(log), "reason", "%v", log)
 }
+
+// A user of an older rule, without client|info: a client tries that once, and
+// not again when it reconnects (R22).
+func TestWhatTheUserMayNotDoIsTriedOnce_R22(t *testing.T) {
+	server := redistest.Servers(t, 1, redistest.OverTCP)[0]
+	user := append([]string{"ACL", "SETUSER", "locker", "on", ">hunter2", "~lock:*"}, strings.Fields(aclRights)...)
+	_, err := server.Do(append(user, "-client|info")...)
+	require.NoError(t, err)
+	c, err := New(t.Context(), Config{
+		Nodes: Nodes("redis://" + server.TCPAddr()), Username: "locker", Password: "hunter2", Prefix: "lock:", Forgetful: true,
+	})
+	require.NoError(t, err)
+	defer closeNow(t, c)
+	for range 3 {
+		require.NoError(t, c.Ready(t.Context()))
+		before := c.Nodes()[0].Connects
+		_, err = server.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return c.Nodes()[0].Connects > before && c.Nodes()[0].State == NodeUp }, 10*time.Second, ms)
+	}
+	log, err := server.Do("ACL", "LOG")
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(fmt.Sprint(log), "object client|info"), "%v", log)
+	require.Contains(t, fmt.Sprint(log), "[count 1 reason command context toplevel object client|info", "%v", log)
+}
