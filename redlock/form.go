@@ -27,6 +27,7 @@ type form struct {
 	// last.
 	permits int
 	last    *atomic.Int32
+	gate    *gate
 	// For fair: the caller's place in the queue, nil for an attempt without one.
 	turn *turn
 }

@@ -186,6 +186,9 @@ func (c *Client) giveBack(
 		return ErrNotHeld
 	}
 	c.rivals.released(l)
+	if l.form.is(permit) {
+		l.form.gate.giveBack(int(l.number))
+	}
 	if c.awaited(l) {
 		err = c.group.HandOver(ctx, kind, command, c.handover(*l))
 	} else {

@@ -39,12 +39,13 @@ const MaxPermits = 1024
 // knows only what it has granted: where permits are on a bare quorum of nodes,
 // more than the lowest number may be held.
 //
-// An attempt asks for the permit that was granted last, and then, up to three
-// times, for one that most nodes say is free.
+// An attempt asks for the permit that was granted last, or, where callers wait,
+// for one that this client has given back; and then, up to three times, for one
+// that most nodes say is free.
 //
-// Callers that wait are told by the nodes when a permit is given back, and all
-// try to get it: they are not served in turn. A permit whose holder has died is
-// found within a second of the end of its TTL. With two or more permits, a
+// Callers that wait are told by the nodes when a permit is given back, and some
+// of them try to get it: they are not served in turn. A permit whose holder has
+// died is found within a second and a half of the end of its TTL. With two or more permits, a
 // caller may hold several, and nothing keeps callers from waiting for each
 // other.
 //
@@ -52,7 +53,7 @@ const MaxPermits = 1024
 // of permits. Those have the keys name#0, name#1 and so on, which exclude plain
 // locks on them. Permits have no fencing number.
 func (c *Client) Semaphore(name string, permits int) Locker {
-	f := form{kind: permit, names: []string{name}, text: name, permits: permits, last: new(atomic.Int32)}
+	f := form{kind: permit, names: []string{name}, text: name, permits: permits, last: new(atomic.Int32), gate: newGate()}
 	f.last.Store(-1)
 	waits := f
 	waits.mark = permitMark
@@ -91,16 +92,22 @@ func (c *Client) attemptPermit(ctx context.Context, lock *Lock) error {
 	var set [largeRoom]byte
 	f := lock.form
 	lock.number = int64(f.last.Load())
-	if lock.number < 0 {
+	if freed, ok := f.gate.take(); ok {
+		lock.number = int64(freed)
+	} else if lock.number < 0 {
 		lock.number = rand.Int64N(int64(max(1, f.permits)))
 	}
 	for round := 1; ; round++ {
+		begun := time.Now()
 		err := c.claim(ctx, lock, set[:0])
 		if err == nil {
 			f.last.Store(int32(lock.number))
 			return nil
 		}
 		held, ok := err.(*HeldError)
+		if ok && len(held.hint.free) == 0 {
+			f.gate.noneFree(begun)
+		}
 		if !ok || len(held.hint.free) == 0 || round == permitRounds {
 			return err
 		}

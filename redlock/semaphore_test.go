@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -501,4 +502,72 @@ func TestTextsOfPermitsAndPlaces_R32(t *testing.T) {
 	}
 	require.EqualValues(t, 17, p.late)
 	require.Equal(t, 13, p.admitted.Len())
+}
+
+// More callers than permits get them about as fast as they are given back, and
+// each asks the nodes a few times: those that are told of one free permit do not
+// all ask.
+func TestMoreCallersThanPermits_R26(t *testing.T) {
+	for _, c := range []struct{ permits, callers, clients int }{{64, 300, 1}, {64, 300, 6}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				const holds, lasts = 100 * ms, time.Second
+				var grants atomic.Int64
+				var wg sync.WaitGroup
+				stop := time.Now().Add(lasts)
+				for range c.clients {
+					k := m.client(t, Config{}).Semaphore("s", c.permits)
+					for range c.callers / c.clients {
+						wg.Go(func() {
+							for time.Now().Before(stop) {
+								lock, err := k.Acquire(t.Context(), time.Minute)
+								if !assert.NoError(t, err) {
+									return
+								}
+								grants.Add(1)
+								time.Sleep(holds)
+								assert.NoError(t, lock.Release(t.Context()))
+							}
+						})
+					}
+				}
+				wg.Wait()
+				possible := float64(c.permits) * float64(lasts/holds)
+				each := float64(m.nodes[0].Calls("EVALSHA")) / float64(grants.Load())
+				t.Logf("%d grants of %.0f, %.1f scripts for each", grants.Load(), possible, each)
+				require.Greater(t, float64(grants.Load()), 0.7*possible)
+				require.Less(t, each, 8.0*float64(c.clients))
+			})
+		})
+	}
+}
+
+// A caller that waits asks first for a permit that this client has given back.
+// Where no caller waits, no number is kept: other clients may have taken it.
+func TestAPermitGivenBackHereIsAskedForFirst_R26(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		k := m.client(t, Config{}).Semaphore("s", 20)
+		var held []Lock
+		for range 20 {
+			lock, err := k.Acquire(t.Context(), time.Minute)
+			require.NoError(t, err)
+			held = append(held, lock)
+		}
+		for _, lock := range held {
+			got := make(chan Lock)
+			go func() {
+				next, err := k.Acquire(t.Context(), time.Minute)
+				assert.NoError(t, err)
+				got <- next
+			}()
+			time.Sleep(50 * ms)
+			before := m.nodes[0].Calls("EVALSHA")
+			require.NoError(t, lock.Release(t.Context()))
+			next := <-got
+			require.Equal(t, lock.number, next.number)
+			require.Equal(t, 2, m.nodes[0].Calls("EVALSHA")-before, "the release, and one claim")
+			_, kept := k.try.gate.take()
+			require.False(t, kept)
+		}
+	})
 }

@@ -28,6 +28,10 @@ func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock 
 	if err := c.leaveToRivals(ctx, &r); err != nil {
 		return Lock{}, c.failed(ctx, err, nil)
 	}
+	if r.form.is(permit) {
+		r.form.gate.wait(1)
+		defer r.form.gate.wait(-1)
+	}
 	w := &waiter{request: r, queue: &queue{}}
 	defer w.lookElsewhere("")
 	q := w.queue
@@ -40,7 +44,7 @@ func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock 
 		if far && r.form.is(writing) {
 			lock.form = r.form.unmarked()
 		}
-		err := c.try(ctx, *tries, &lock)
+		err := c.tryAlone(ctx, w, *tries, &lock)
 		q.spent = time.Since(begun)
 		if err == nil {
 			c.recall(w)
@@ -66,6 +70,24 @@ func (c *Client) acquireAlone(ctx context.Context, r request, tries *int) (lock 
 			return Lock{}, c.failed(ctx, err, q.last)
 		}
 	}
+}
+
+// tryAlone is one attempt of a caller that waits on its own. Of those that wait
+// for one semaphore, a few ask the nodes at one time: see gate.
+func (c *Client) tryAlone(ctx context.Context, w *waiter, try int, lock *Lock) error {
+	if !lock.form.is(permit) || try == 1 || c.config.MaxTries > 0 || c.config.Poll {
+		return c.try(ctx, try, lock)
+	}
+	g := lock.form.gate
+	asks, err := g.enter(ctx, c.over(ctx))
+	if err != nil {
+		return c.failed(ctx, err, w.queue.last)
+	}
+	defer g.leave()
+	if !asks {
+		return w.queue.last
+	}
+	return c.try(ctx, try, lock)
 }
 
 // tooFar reports whether a quorum of nodes usually answers too late for locks

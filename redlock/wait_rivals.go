@@ -18,8 +18,8 @@ import (
 //
 //   - a client that had to wait for a lock, and releases it while no other
 //     caller waits here, leaves it to others for a moment (leaveToRivals);
-//   - a client that lost a contest draws a lot when the lock is free next
-//     (enter).
+//   - a client that comes again, and lost a contest, draws a lot when the lock
+//     is free next (enter).
 //
 // A client that waits alone, or whose lock no other wants, does neither.
 
@@ -217,7 +217,7 @@ func (c *Client) enter(ctx context.Context, w *waiter) error {
 		return nil
 	}
 	k.hear(time.Now())
-	if !pure.DrawsLot(k.wary, k.again, rand.Float64()) {
+	if !pure.DrawsLot(k.again, k.wary, k.lost, rand.Float64()) {
 		return nil
 	}
 	_, err := c.doze(ctx, w, w.bound(pure.ContestDelay(k.lost, c.contestWindow(k.period), rand.Float64())), nil)

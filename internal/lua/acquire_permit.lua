@@ -4,7 +4,8 @@
 -- the number of this one, from 0 on; what the names of all permits begin with;
 -- and for how many ms the caller's mark stands, or 0. Returns 1 if it was
 -- taken, and otherwise a text: "1 ", and the numbers of up to eight permits
--- that are free, with commas.
+-- that are free, with commas; none if a caller that waits was told so a moment
+-- ago.
 --
 -- The record is a sorted set of the numbers of permits that clients name, at
 -- most 1024. Each has the end, by this node's clock in ms, of the last permit
@@ -53,6 +54,12 @@ if n < least and (not taken or taken < least) and redis.call('SET', KEYS[1], ARG
   end
   return 1
 end
+-- A mark that is young was set by a caller to whom no permit was free, and no
+-- permit was given back since, for that deletes it. Where callers wait for many
+-- permits, they would otherwise keep the node busy with looking at all of them.
+if ARGV[6] ~= '0' and redis.call('PTTL', KEYS[3]) >= ARGV[6] * 3 / 4 then
+  return '1 '
+end
 look()
 local free = {}
 if taken < least then
@@ -65,8 +72,8 @@ if taken < least then
   end
 end
 -- All that wait are told of each change of the mark. So it is set anew only
--- when a quarter of its time has passed. Otherwise, when one asks, all do.
-if #free == 0 and ARGV[6] ~= '0' and redis.call('PTTL', KEYS[3]) < ARGV[6] * 3 / 4 then
+-- when a quarter of its time has passed: otherwise, when one asks, all do.
+if #free == 0 and ARGV[6] ~= '0' then
   redis.call('SET', KEYS[3], '', 'PX', ARGV[6])
 end
 return '1 ' .. table.concat(free, ',')

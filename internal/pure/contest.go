@@ -13,6 +13,9 @@ const (
 	// contestsRarely is after how many contests a client that wins them all
 	// draws a lot nevertheless: it may win because the others draw.
 	contestsRarely = 16
+	// After contestsInVain lost contests, a client tries at once now and then: the
+	// lock may be taken each time by one that does not know that others wait.
+	contestsInVain = 8
 	// contestMost bounds the window where nodes are near.
 	contestMost = 20 * time.Millisecond
 )
@@ -36,12 +39,19 @@ func ContestDelay(lost int, window time.Duration, random float64) time.Duration 
 	return time.Duration(random * float64(window) * 32 / float64(32+lost))
 }
 
-// DrawsLot reports whether a client waits for that delay. wary is how many
-// contests are left of ContestsWary, and again means that the client had the
-// lock a moment ago. A client that got the lock whenever it was told is alone,
-// as far as it knows, and loses no time.
-func DrawsLot(wary int, again bool, random float64) bool {
-	return wary > 0 || again && random < 1.0/contestsRarely
+// DrawsLot reports whether a client waits for that delay. again means that the
+// client had the lock a moment ago, wary is how many contests are left of
+// ContestsWary, and lost how many it has lost in this wait. A client that comes
+// for the first time goes before those that come again. One that got the lock
+// whenever it was told is alone, as far as it knows, and loses no time.
+func DrawsLot(again bool, wary, lost int, random float64) bool {
+	switch {
+	case !again:
+		return false
+	case wary == 0:
+		return random < 1.0/contestsRarely
+	}
+	return lost < contestsInVain || random >= 0.25
 }
 
 // IsContest reports whether news of a lock is that another client took it,

@@ -36,10 +36,23 @@ func TestContestDelay(t *testing.T) {
 // A caller that waits alone loses no time, and one that wins always does not
 // win because the others draw lots.
 func TestWhoDrawsALot(t *testing.T) {
-	require.False(t, DrawsLot(0, false, 0))
-	require.True(t, DrawsLot(1, false, 0.99))
-	require.True(t, DrawsLot(0, true, 0.06))
-	require.False(t, DrawsLot(0, true, 0.07))
+	for _, c := range []struct {
+		again      bool
+		wary, lost int
+		random     float64
+		draws      bool
+	}{
+		{false, 0, 0, 0, false},
+		{false, ContestsWary, 3, 0.5, false}, // it comes for the first time
+		{true, 1, 0, 0.99, true},
+		{true, 0, 0, 0.06, true},
+		{true, 0, 0, 0.07, false},
+		{true, 16, 7, 0, true},
+		{true, 16, 8, 0.24, false}, // one may not know that others wait
+		{true, 16, 8, 0.25, true},
+	} {
+		require.Equal(t, c.draws, DrawsLot(c.again, c.wary, c.lost, c.random), "%+v", c)
+	}
 }
 
 // The extension of a lock is pushed as its release is.

@@ -42,6 +42,9 @@ func AcquirePermit(db Keys[string, string], p Permit, now time.Time) (granted bo
 		recordPermits(db, p.Record, p.Permits, p.TTL, now)
 		return true, nil, true
 	}
+	if left, _ := db.TTL(p.Mark); p.Waits > 0 && left >= p.Waits*3/4 {
+		return false, nil, true
+	}
 	if taken() < least {
 		for i := p.Number + 1; i <= p.Number+least && len(free) < 8; i++ {
 			if _, there := db.Get(p.Names + strconv.Itoa(i%least)); !there {
@@ -49,7 +52,7 @@ func AcquirePermit(db Keys[string, string], p Permit, now time.Time) (granted bo
 			}
 		}
 	}
-	if left, _ := db.TTL(p.Mark); len(free) == 0 && left < p.Waits*3/4 {
+	if len(free) == 0 && p.Waits > 0 {
 		db.Set(p.Mark, "", p.Waits)
 	}
 	return false, free, true
