@@ -32,6 +32,12 @@ type Server struct {
 	Uptime time.Duration
 	// Unpromoted reports that the node never was a replica of another.
 	Unpromoted bool
+	// History names the node's replication history: its id, and once the node
+	// was promoted, also the id and the offset of the history before, with
+	// colons between them. A replica has that of its master. A master begins
+	// another one when it is promoted, when its first replica comes, and some
+	// time after its last replica has left.
+	History string
 	// Accepted and Refused are the names of the optional steps of
 	// Config.Prelude.
 	Accepted, Refused []string
@@ -155,10 +161,12 @@ func (s *Server) readInfo(v resp.Value) error {
 	if err != nil {
 		return err
 	}
-	former, offset := "", ""
+	id, former, offset := "", "", ""
 	for line := range bytes.Lines(text) {
 		key, value, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(":"))
 		switch string(key) {
+		case "master_replid":
+			id = word(value)
 		case "master_replid2":
 			former = word(value)
 		case "second_repl_offset":
@@ -168,8 +176,22 @@ func (s *Server) readInfo(v resp.Value) error {
 		}
 	}
 	// A promoted node keeps the history that it had as a replica here.
-	s.Unpromoted = s.Unpromoted || former != "" && strings.Trim(former, "0") == "" && offset == "-1"
+	none := strings.Trim(former, "0") == ""
+	s.Unpromoted = s.Unpromoted || former != "" && none && offset == "-1"
+	if id != "" {
+		s.History = id
+		if !none || offset != "" && offset != "-1" {
+			s.History += ":" + former + ":" + offset
+		}
+	}
 	return nil
+}
+
+// ReadInfo returns what a reply to INFO says besides what is known, and whether
+// the reply is a text: it is not if the user may not ask.
+func (s *Server) ReadInfo(v resp.Value) (Server, bool) {
+	now := *s
+	return now, now.readInfo(v) == nil
 }
 
 func (s *Server) set(key string, value []byte) {

@@ -340,7 +340,6 @@ func TestRefusedMergedCommand(t *testing.T) {
 		"-MISCONF Errors writing to the AOF file: No space left on device":                        conn.ClassMisconf,
 		"-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.": conn.ClassBusy,
 		"-LOADING Redis is loading the dataset in memory":                                         conn.ClassLoading,
-		"-READONLY You can't write against a read only replica. script: 1, on @user_script:9.":    conn.ClassReadOnly,
 		"-ERR user_script:9: -OOM command not allowed when used memory > 'maxmemory'. script: 1":  conn.ClassOther,
 		"-NOPERM User default has no permissions to run the 'evalsha' command":                    conn.ClassNoPerm,
 	} {

@@ -45,7 +45,7 @@ func (n *node) sightFloorLocked(l *look, now time.Duration) {
 	// The node's own account, written by clients that have watched it for as
 	// long as any attempt can take (F4). The script that writes the floor
 	// compares it. A durable node forgets nothing with its process.
-	proved := l.sighting.What == pure.SealSeen && (s.Durable || seal.Run == n.trust.Run) &&
+	proved := l.sighting.What == pure.SealSeen && n.trust.Believes(seal) &&
 		seal.Watched >= pure.NeedFor(g.quarantine.maxTTL, g.config.DriftFactor)
 	if proved && seal.Identity == who && !g.quarantine.nodes.Has(n.index) {
 		s.Proof = l.seal

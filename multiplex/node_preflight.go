@@ -26,10 +26,14 @@ func (a *Allow) check(s *conn.Server) error {
 		return &PreflightError{"mode", "the server is a sentinel",
 			"name the address of a master, not of what watches it; Allow.Sentinel overrides this", ErrNotMaster}
 	case s.Role != "" && s.Role != "master" && s.Role != "primary" && s.Role != "sentinel" && !a.Replica:
-		return &PreflightError{checkRole, "the server says that its role is " + s.Role,
-			"name a master that nothing fails over, or run REPLICAOF NO ONE there; Allow.Replica overrides this", ErrNotMaster}
+		return notMaster("the server says that its role is " + s.Role)
 	}
 	return nil
+}
+
+func notMaster(found string) error {
+	return &PreflightError{checkRole, found,
+		"name a master that nothing fails over, or run REPLICAOF NO ONE there; Allow.Replica overrides this", ErrNotMaster}
 }
 
 // sameServer returns the error that refuses a server that already has a vote.

@@ -30,7 +30,23 @@ func (n *node) drain(c *conn.Conn, now time.Duration) error {
 		if err := n.reply(c, v, now); err != nil {
 			return err
 		}
+		if v.IsError() {
+			if err := n.demotedBy(v); err != nil {
+				return err
+			}
+		}
 	}
+}
+
+// demotedBy returns why a connection ends after an error that only replicas
+// reply. The server may be a master again before the next command, and would
+// grant it without the locks that it knew: so what is in flight must not count,
+// and the next handshake says what became of the server (R23).
+func (n *node) demotedBy(v resp.Value) error {
+	if class := conn.ClassOf(v); class != conn.ClassReadOnly && class != conn.ClassMasterDown || n.group.config.Allow.Replica {
+		return nil
+	}
+	return notMaster("the server has become a replica, by its answer " + conn.ClassOf(v).String())
 }
 
 // reply passes a reply to the command that it answers: the lane's, if the lane

@@ -12,10 +12,12 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A look reads a node's seal and opening, in two commands. With fencing numbers
-// it reads the node's record first: if the keys are flushed meanwhile, that
-// shows in the seal.
+// A look reads a node's seal and opening, and then its role and replication
+// history: if the server is demoted meanwhile, that shows there. With fencing
+// numbers it reads the node's record first: if the keys are flushed meanwhile,
+// that shows in the seal.
 type look struct {
+	node     *node
 	sighting pure.Sighting
 	seal     string        // its text
 	record   pure.Record   // of fencing numbers
@@ -28,11 +30,14 @@ const (
 	turnRecord = iota
 	turnSeal
 	turnOpening
+	turnHistory
 )
+
+var infoReplication = resp.AppendCommand(nil, "INFO", "replication")
 
 // look calls ask with each command of a look, and with what takes the reply.
 func (g *Group) look(l *look, ask func(command []byte, judge func(v resp.Value) error)) {
-	for turn, command := range [...][]byte{g.config.Floors.Read, g.config.Seal.Read[0], g.config.Seal.Read[1]} {
+	for turn, command := range [...][]byte{g.config.Floors.Read, g.config.Seal.Read[0], g.config.Seal.Read[1], infoReplication} {
 		if turn != turnRecord || g.config.numbered() {
 			ask(command, func(v resp.Value) error { return l.read(turn, v) })
 		}
@@ -42,6 +47,9 @@ func (g *Group) look(l *look, ask func(command []byte, judge func(v resp.Value) 
 // read handles the reply to one of the commands. It returns an error if the
 // reply cannot answer the command (R16).
 func (l *look) read(turn int, v resp.Value) error {
+	if turn == turnHistory {
+		return l.node.hear(v)
+	}
 	found, text, err := valueOf(v)
 	if err != nil {
 		return err
@@ -74,6 +82,21 @@ func (l *look) read(turn int, v resp.Value) error {
 	return nil
 }
 
+// hear takes what the server says of its role and history. What the user may
+// not ask stays unknown (R22).
+func (n *node) hear(v resp.Value) error {
+	if v.IsError() {
+		return nil
+	}
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	now, ok := n.server.ReadInfo(v)
+	if !ok {
+		return fmt.Errorf("%w: type %q to INFO", ErrUnexpected, v.Type())
+	}
+	return n.recheck(&now)
+}
+
 // valueOf parses the reply to a command of Seal.Read.
 func valueOf(v resp.Value) (found pure.Seen, text string, err error) {
 	switch {
@@ -97,7 +120,7 @@ const maxSeal = 1024
 // the server's settings. An error ends the connection.
 func (n *node) inspect(c *conn.Conn) error {
 	g := n.group
-	l := &look{asked: g.now()}
+	l := &look{node: n, asked: g.now()}
 	var commands []byte
 	var judges []func(v resp.Value) error
 	ask := func(command []byte, judge func(v resp.Value) error) {
@@ -248,7 +271,7 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 // lookLocked asks for the seal, in the lane. It does not wait for the reply.
 func (n *node) lookLocked() {
 	g := n.group
-	l := &look{asked: g.now()}
+	l := &look{node: n, asked: g.now()}
 	var commands [][]byte
 	var judges []func(v resp.Value) error
 	ask := func(command []byte, judge func(v resp.Value) error) {

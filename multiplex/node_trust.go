@@ -1,8 +1,10 @@
 package multiplex
 
 import (
+	"errors"
 	"time"
 
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
 )
 
@@ -35,7 +37,7 @@ func (g *Group) discountLocked(r *round) Set {
 
 // meetLocked begins or resumes watching the process that has just shaken hands.
 func (n *node) meetLocked(now time.Duration) {
-	n.trust.Trust = n.trust.Meet(n.server.RunID, now)
+	n.trust.Trust = n.trust.Meet(processOf(&n.server), now)
 	n.trust.met = now
 	// What was seen of the deployment may be another process's.
 	n.group.quarantine.deployment.Part(n.index)
@@ -45,6 +47,26 @@ func (n *node) meetLocked(now time.Duration) {
 	if n.trust.Need > 0 && !n.trust.Durable && n.server.RunID == "" {
 		n.trust.warnings = append(n.trust.warnings, warnNoRunID)
 	}
+}
+
+// processOf returns the name of what is watched at a server.
+func processOf(s *conn.Server) string { return pure.ProcessName(s.RunID, s.History) }
+
+// errRewritten ends a connection to a server that has another replication
+// history than at the handshake: it may have been a replica meanwhile (R23).
+var errRewritten = errors.New("multiplex: the server began another replication history, so it may have been a replica")
+
+// recheck compares what the server says in a look with what it said in the
+// handshake. An error ends the connection: nothing that is in flight counts,
+// and the next handshake begins a quarantine.
+func (n *node) recheck(now *conn.Server) error {
+	if err := n.group.config.Allow.check(now); err != nil {
+		return err
+	}
+	if processOf(now) != processOf(&n.server) {
+		return errRewritten
+	}
+	return nil
 }
 
 // guardLocked updates the quarantine of a node that is up, tends its seal, and

@@ -65,7 +65,7 @@ func (c *cluster) seal(i int, run string, maxTTL, watched time.Duration) {
 // sealed puts sufficient seals on nodes, as if another client had watched them.
 func (c *cluster) sealed(nodes ...int) {
 	for _, i := range nodes {
-		c.seal(i, c.nodes[i].RunID(), maxTTL, fullNeed)
+		c.seal(i, c.nodes[i].Process(), maxTTL, fullNeed)
 	}
 }
 
@@ -78,7 +78,7 @@ func sealedAll(c *cluster) {
 // sealedNow puts seals on all nodes that prove next to nothing.
 func sealedNow(c *cluster) {
 	for i := range c.nodes {
-		c.seal(i, c.nodes[i].RunID(), maxTTL, ms)
+		c.seal(i, c.nodes[i].Process(), maxTTL, ms)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestFreshProcessWaits_R23(t *testing.T) {
 		time.Sleep(5 * trip)
 		for i, n := range c.nodes {
 			s := c.sealOn(i)
-			assert.Equal(t, n.RunID(), s.Run)
+			assert.Equal(t, n.Process(), s.Run)
 			assert.Equal(t, maxTTL, s.MaxTTL)
 			assert.GreaterOrEqual(t, s.Watched, fullNeed)
 			assert.Less(t, s.Watched, fullNeed+50*ms)
@@ -342,9 +342,9 @@ func TestSealsThatProveNothing_R23(t *testing.T) {
 				require.NoError(t, c.group.Ready(background))
 				assert.GreaterOrEqual(t, c.group.now()-start, fullNeed-20*ms)
 				time.Sleep(pure.LookRarely + time.Second)
-				assert.Equal(t, c.nodes[0].RunID(), c.sealOn(0).Run)
+				assert.Equal(t, c.nodes[0].Process(), c.sealOn(0).Run)
 				assert.GreaterOrEqual(t, c.sealOn(0).Watched, fullNeed)
-			}, withTrust, func(c *cluster) { c.nodes[0].DB().Set(sealKey, value(c.nodes[0].RunID()), 0) })
+			}, withTrust, func(c *cluster) { c.nodes[0].DB().Set(sealKey, value(c.nodes[0].Process()), 0) })
 		})
 	}
 }
@@ -413,7 +413,7 @@ func TestSealThatIsRefused_R23(t *testing.T) {
 		assert.GreaterOrEqual(t, c.sealOn(0).Watched, 12*time.Second)
 		assert.Zero(t, c.status(0).Deaths)
 	}, withTrust, func(c *cluster) {
-		c.seal(0, c.nodes[0].RunID(), maxTTL, 0)
+		c.seal(0, c.nodes[0].Process(), maxTTL, 0)
 		c.nodes[0].Refuse("-OOM command not allowed when used memory > 'maxmemory'.", "EVALSHA")
 	})
 }
@@ -456,7 +456,7 @@ func TestOtherMaxTTLIsRefused_R23(t *testing.T) {
 		require.ErrorIs(t, err, ErrMaxTTL)
 		assert.Equal(t, 3, c.up())
 
-		c.seal(1, c.nodes[1].RunID(), 3*time.Second, time.Hour)
+		c.seal(1, c.nodes[1].Process(), 3*time.Second, time.Hour)
 		c.eventually(pure.LookRarely+10*ms, func() bool { return c.up() == 2 }, "out")
 		assert.ErrorIs(t, c.status(1).Err, ErrMaxTTL)
 	}, withTrust, sealedAll)
@@ -489,7 +489,7 @@ func TestOtherMaxTTLIsAllowed_R23(t *testing.T) {
 			assert.Equal(t, longer, c.sealOn(i).MaxTTL)
 		}
 	}, withTrust, withConfig(func(c *Config) { c.Allow.OtherMaxTTL = true }), sealedAll, func(c *cluster) {
-		c.seal(0, c.nodes[0].RunID(), longer, longerNeed)
+		c.seal(0, c.nodes[0].Process(), longer, longerNeed)
 	})
 }
 
@@ -630,4 +630,69 @@ func TestMergedRoundsAreDiscounted_R23(t *testing.T) {
 		require.True(t, g.takeFlushLocked())
 		go g.flush()
 	}, merging(true))
+}
+
+// A server that was a replica for a moment has the same run id and a seal that
+// came back by replication, and has lost keys: it is quarantined, for a client
+// that was connected all the time and for one that starts. So is a master whose
+// history began anew for another reason; nothing else happens to it (R23).
+func TestServerThatWasAReplica_R23(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(n *redistest.Node)
+		why    string
+	}{
+		"for a moment":       {func(n *redistest.Node) { n.Demote(sealKey) }, pure.WhyDemoted},
+		"a replica attached": {(*redistest.Node).Rewrite, pure.WhyHistory},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, cl *cluster) {
+				cl.opened()
+				require.NoError(t, cl.group.Ready(background))
+				time.Sleep(time.Second)
+				run := cl.nodes[0].RunID()
+				c.change(cl.nodes[0])
+				require.Equal(t, run, cl.nodes[0].RunID())
+				next, err := New(cl.config)
+				require.NoError(t, err)
+				require.NoError(t, next.WaitTried(background))
+				time.Sleep(100 * ms)
+				found := next.Nodes()
+				require.NoError(t, next.Close(background))
+				assert.True(t, found[0].Quarantined, "the seal says nothing of this history")
+				assert.Equal(t, c.why, found[0].QuarantineWhy)
+				assert.False(t, found[1].Quarantined)
+
+				time.Sleep(pure.LookRarely)
+				s := cl.status(0)
+				assert.True(t, s.Quarantined, "a look finds it on the connection")
+				assert.Equal(t, c.why, s.QuarantineWhy)
+				assert.Equal(t, 2, s.Connects)
+				assert.Equal(t, []int{0}, cl.quarantined())
+				cl.mustClaim("k")
+				time.Sleep(fullNeed + time.Second)
+				assert.Empty(t, cl.quarantined())
+				assert.Equal(t, cl.nodes[0].Process(), cl.sealOn(0).Run)
+			}, withTrust, sealedAll)
+		})
+	}
+}
+
+// The answer READONLY shows that the server is a replica. It ends the
+// connection, so that no later answer on it counts: the server may be a master
+// again by then, without what it had granted (R16, R23).
+func TestReadOnlyEndsTheConnection_R23(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, c *cluster) {
+		c.opened()
+		require.NoError(t, c.group.Ready(background))
+		c.nodes[0].Refuse("-READONLY You can't write against a read only replica.", "SET")
+		_, err := c.claim(background, "k", "t", maxTTL)
+		var refusal *RefusalError
+		require.ErrorAs(t, err, &refusal)
+		assert.Equal(t, conn.ClassReadOnly, refusal.Class)
+		c.nodes[0].Refuse("", "SET")
+		c.nodes[0].Demote(sealKey)
+		time.Sleep(100 * ms)
+		_, err = c.claim(background, "k", "t", maxTTL)
+		assert.Equal(t, pure.WhyDemoted, quarantineOf(t, err, 0).Why)
+	}, withTrust, sealedAll)
 }

@@ -130,7 +130,7 @@ func TestFenceOfSeveralAfterRestarts_F3(t *testing.T) {
 			m.nodes[(i+1)%3].Resume()
 			countsAgain(t, c, 3*time.Second)
 			require.GreaterOrEqual(t, m.record(t, i).Floor, int64(last))
-			require.Equal(t, n.RunID(), m.record(t, i).Run)
+			require.Equal(t, n.Process(), m.record(t, i).Run)
 		}
 		m.nodes[0].FlushAll()
 		m.nodes[1].Pause()

@@ -43,7 +43,7 @@ func TestPreflight_R22(t *testing.T) {
 		},
 		"another MaxTTL": {
 			arrange: func(n *redistest.Node) {
-				n.DB().Set("lock:"+sealName, sealOf(pure.Identity{}, n.RunID(), time.Minute, time.Hour), 0)
+				n.DB().Set("lock:"+sealName, sealOf(pure.Identity{}, n.Process(), time.Minute, time.Hour), 0)
 			},
 			only: Allow{OtherMaxTTL: true}, others: func(a *Allow) { a.OtherMaxTTL = false },
 			is: ErrMaxTTL, says: []string{"its seal says 1m0s, this client 1s", "Allow.OtherMaxTTL"},

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ type condition struct {
 	down        bool             // the connection cannot stay
 	owes        bool             // releases are refused or cannot be sent
 	silent      bool             // the node answers nothing
+	unseen      bool             // the state shows in the next answer only
 	anonymous   bool             // the client has no credentials
 	anew        bool             // the server is restarted
 	credentials bool             // the node refuses our credentials, so it is dialed again only after a second (R26)
@@ -36,12 +38,12 @@ var conditions = []condition{
 		on: set("maxmemory", "1"), off: set("maxmemory", "0")},
 	{name: "noreplicas", about: "fewer replicas than min-replicas-to-write", why: classIs(conn.ClassNoReplicas), owes: true,
 		on: set("min-replicas-to-write", "1"), off: set("min-replicas-to-write", "0")},
-	{name: "readonly", about: "the master becomes a replica; we stay connected", why: classIs(conn.ClassReadOnly), owes: true,
-		on: do("REPLICAOF", "127.0.0.1", "1"), off: do("REPLICAOF", "NO", "ONE")},
+	{name: "readonly", about: "the master becomes a replica, which ends our connection at the next answer", why: saysReplica, owes: true,
+		down: true, unseen: true, on: do("REPLICAOF", "127.0.0.1", "1"), off: do("REPLICAOF", "NO", "ONE")},
 	{name: "replica", about: "the master becomes a replica, and we come back to it", why: is(multiplex.ErrNotMaster), owes: true,
 		down: true, on: then(do("REPLICAOF", "127.0.0.1", "1"), kicked), off: do("REPLICAOF", "NO", "ONE")},
 	{name: "masterdown", about: "a replica without its master, that may not serve stale data",
-		why: classIs(conn.ClassMasterDown, conn.ClassReadOnly), owes: true, // a SET is refused for the one, a script for the other
+		why: saysReplica, owes: true, down: true, unseen: true,
 		on:  then(scriptsOnly, set("replica-serve-stale-data", "no"), do("REPLICAOF", "127.0.0.1", "1")),
 		off: then(do("REPLICAOF", "NO", "ONE"), set("replica-serve-stale-data", "yes"), user("+@all"))},
 	{name: "misconf", about: "the last BGSAVE failed", why: classIs(conn.ClassMisconf), owes: true, on: failSaving, off: saveAgain},
@@ -73,6 +75,12 @@ var conditions = []condition{
 		on: do("CLIENT", "PAUSE", "5000", "ALL"), off: ended},
 	{name: "sleep", about: "DEBUG SLEEP", why: is(multiplex.ErrSilent), owes: true, down: true, silent: true,
 		on: func(w *ward, node int) { w.run(node, "DEBUG", "SLEEP", "5") }, off: ended},
+}
+
+// saysReplica matches what the next handshake finds, and not the answer that
+// ended the connection before it.
+func saysReplica(err error) bool {
+	return errors.Is(err, multiplex.ErrNotMaster) && strings.Contains(err.Error(), "says that its role is replica")
 }
 
 func classIs(classes ...conn.Class) func(error) bool {
@@ -327,8 +335,8 @@ func (m *matrix) inState(which []int) {
 	m.Helper()
 	if m.down {
 		eventually(m, inTheEnd, func() error {
-			if m.silent {
-				_ = m.acquire() // a node must be asked before its silence shows
+			if m.silent || m.unseen {
+				_ = m.acquire()
 			}
 			for _, i := range which {
 				if n := m.client.Nodes()[i]; n.State == "up" || n.Err == nil || !m.why(n.Err) {

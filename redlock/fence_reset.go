@@ -141,7 +141,7 @@ type foundFloor struct {
 
 func nodesOf(found []foundFloor) (all []FenceNode) {
 	for _, f := range found {
-		all = append(all, FenceNode{f.addr, uint64(f.record.High()), f.record.Floor != pure.NoFloor && f.record.Run == f.run})
+		all = append(all, FenceNode{f.addr, uint64(f.record.High()), f.record.Floored(f.run, false)})
 	}
 	return all
 }
@@ -158,7 +158,7 @@ func fenceError(err error) error {
 func (c *Client) lookAtFloors(ctx context.Context) ([]foundFloor, error) {
 	found := make([]foundFloor, len(c.config.Nodes))
 	for i, n := range c.group.Nodes() {
-		found[i].addr, found[i].run, found[i].record.Floor = n.Addr, n.Server.RunID, pure.NoFloor
+		found[i].addr, found[i].run, found[i].record.Floor = n.Addr, pure.ProcessName(n.Server.RunID, n.Server.History), pure.NoFloor
 	}
 	errs := make([]error, len(found))
 	questions := [][]byte{

@@ -137,7 +137,7 @@ func TestFenceLearnsFromLateAnswers(t *testing.T) {
 		m.nodes[0].DB().Delete("r" + fenceSuffix) // so that two nodes grant, and only the last refuses
 		m.nodes[1].DB().Delete("r" + fenceSuffix)
 		for i := range 2 {
-			m.nodes[i].DB().Set(recordName, pure.Record{Run: m.nodes[i].RunID()}.String(), 0)
+			m.nodes[i].DB().Set(recordName, pure.Record{Run: m.nodes[i].Process()}.String(), 0)
 		}
 		require.Less(t, fenceOf(t, b, "r"), last)
 		time.Sleep(100 * ms)
@@ -252,7 +252,7 @@ func TestFenceAfterRollingRestarts_F3(t *testing.T) {
 			require.EqualValues(t, pure.NoFloor, m.record(t, i).Floor)
 			m.nodes[(i+1)%3].Resume()
 			countsAgain(t, c, 3*time.Second)
-			require.Equal(t, n.RunID(), m.record(t, i).Run)
+			require.Equal(t, n.Process(), m.record(t, i).Run)
 			require.GreaterOrEqual(t, m.record(t, i).Floor, was.High())
 			require.GreaterOrEqual(t, m.record(t, i).Floor, int64(last))
 		}

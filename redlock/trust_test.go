@@ -51,7 +51,7 @@ func TestSealScript_R23_R30(t *testing.T) {
 		"a hundred years":      {seal("a", pure.LongestTTL, s), seal("a", s, pure.LongestTTL), seal("a", pure.LongestTTL, pure.LongestTTL), 1},
 		"another deployment":   {sealOf(theirs, "a", 2*s, 3*s), seal("a", 2*s, 9*s), sealOf(theirs, "a", 2*s, 3*s), 0},
 		"no seal":              {"a token, 20 bytes in", seal("a", 2*s, 3*s), "a token, 20 bytes in", 0},
-		"a seal of the future": {"redlock-seal 3 x", seal("a", 2*s, 3*s), "redlock-seal 3 x", 0},
+		"a seal of the future": {"redlock-seal 4 x", seal("a", 2*s, 3*s), "redlock-seal 4 x", 0},
 	} {
 		for side, do := range sides {
 			t.Run(name+"/"+side, func(t *testing.T) {

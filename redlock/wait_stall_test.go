@@ -56,7 +56,7 @@ func TestWaitingEndsWhereItCannotHelp_R31(t *testing.T) {
 		"cluster":        {node: redistest.NodeConfig{Mode: "cluster"}, within: 200 * ms},
 		"sentinel":       {node: redistest.NodeConfig{Mode: "sentinel"}, within: 200 * ms},
 		"another MaxTTL": {arrange: func(n *redistest.Node) {
-			n.DB().Set(sealName, sealOf(pure.Identity{}, n.RunID(), time.Hour, 2*time.Hour), 0)
+			n.DB().Set(sealName, sealOf(pure.Identity{}, n.Process(), time.Hour, 2*time.Hour), 0)
 		}, within: 200 * ms},
 		"another protocol": {arrange: func(n *redistest.Node) {
 			n.Handle(func(int, []string) ([]byte, bool) { return []byte("HTTP/1.1 400 Bad Request\r\n\r\n"), true })

@@ -141,7 +141,7 @@ func identity(digit string) pure.Identity {
 
 // strange are values that are neither seal nor opening.
 var strange = []string{
-	"a token, 20 bytes in", "redlock-seal 3 x", "redlock-seal 1 run_id=m max_ttl_ms=1", "redlock-opening 1 locked",
+	"a token, 20 bytes in", "redlock-seal 4 x", "redlock-seal 1 run_id=m max_ttl_ms=1", "redlock-opening 1 locked",
 	"redlock-opening 2 locked " + identity("a").String(), " ", "x\r\n", strings.Repeat("long", 300),
 }
 

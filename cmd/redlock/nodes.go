@@ -299,7 +299,7 @@ const shownDigits = 8
 // showDeployment formats the deployment, and the quarantine.
 func (n *nodeView) showDeployment(f *probe.Facts, o *observer, i int) (id, quarantine string) {
 	n.Deployment, n.Size = o.deploymentOf(i)
-	n.Sealed = f.Seal.State == probe.SealThere && f.Seal.RunID == f.RunID() && f.Err == nil
+	n.Sealed = f.Seal.State == probe.SealThere && f.Seal.Process == f.Process() && f.Err == nil
 	if n.Deployment != "" {
 		id = fmt.Sprintf("%s of %d", n.Deployment[:shownDigits], n.Size)
 	}

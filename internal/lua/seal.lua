@@ -28,8 +28,8 @@ end
 local seal, opening = values[1], values[2]
 local verb, identity = ARGV[1], ARGV[2]
 
-local function read(text) -- a seal of either form
-  local who, run, longest, watched, uptime = string.match(text, '^redlock%-seal 2 ' ..
+local function read(text) -- a seal of any form
+  local who, run, longest, watched, uptime = string.match(text, '^redlock%-seal [23] ' ..
     '(deployment=%x+ nodes=%d+ members=[%x,]+) run_id=(%S+) max_ttl_ms=(%d+) watched_ms=(%d+) uptime_ms=(%d+)$')
   if who then
     return who, run, tonumber(longest), tonumber(watched), uptime
@@ -82,7 +82,7 @@ if owner == '' or owner == identity then
     new_watched, new_uptime = watched, uptime
   end
 end
-local new = string.format('redlock-seal 2 %s run_id=%s max_ttl_ms=%d watched_ms=%d uptime_ms=%s',
+local new = string.format('redlock-seal 3 %s run_id=%s max_ttl_ms=%d watched_ms=%d uptime_ms=%s',
   identity, new_run, new_longest, new_watched, new_uptime)
 if new ~= seal then
   redis.call('SET', KEYS[1], new)

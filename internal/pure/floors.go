@@ -23,8 +23,8 @@ type Floors struct {
 type Footing struct {
 	Record Record
 	Known  bool // there is a record, and it could be read
-	// Run is the run id of the process that was asked; "" if it may not be
-	// asked. If Durable, any process is the same.
+	// Run is the name of the process that was asked (ProcessName); "" if its
+	// run id may not be asked. If Durable, any process is the same.
 	Run     string
 	Durable bool
 	// Proof is the value of the node's seal if that proves that its quarantine
@@ -77,7 +77,7 @@ func (f *Floors) Seen(node int) bool { return f.nodes[node].seen }
 // Sealed reports whether a node's grants count.
 func (f *Floors) Sealed(node int) bool {
 	n := &f.nodes[node]
-	return n.Known && n.Record.Floor != NoFloor && (n.Durable || n.Run != "" && n.Record.Run == n.Run)
+	return n.Known && n.Record.Floored(n.Run, n.Durable)
 }
 
 // Due returns the floor for a node that is not sealed. If ok is false, it

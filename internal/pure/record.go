@@ -10,8 +10,8 @@ import (
 // all resources together (docs/fencing.md). It is stored as text:
 // "redlock-fence 1 run_id=… floor=… period=20417 cur=… prev=…".
 type Record struct {
-	// Run is the run id of the process that the floor was given to, "-" if it
-	// may not be asked. Floor is the least that a missing number counts as, and
+	// Run is the name of the process that the floor was given to, "-" if its
+	// run id may not be asked. Floor is the least that a missing number counts as, and
 	// NoFloor if the node was given none.
 	Run   string
 	Floor int64
@@ -41,6 +41,14 @@ func (r Record) String() string {
 
 // High returns a number that is not lower than any which the node remembers.
 func (r Record) High() int64 { return max(r.Cur, r.Prev, r.Floor, 0) }
+
+// Floored reports whether the record's floor is that of a process, by its name.
+// A replica that came or left changes the name and no number; a promotion shows
+// that the record may have come by replication, from a server that lags.
+func (r Record) Floored(process string, durable bool) bool {
+	kept := r.Run == process || runOf(r.Run) == runOf(process) && !promoted(process)
+	return r.Floor != NoFloor && (process != "" && kept || durable && survives(r.Run, process))
+}
 
 // errRecord is returned for a value that is no record, or of an unknown
 // version.

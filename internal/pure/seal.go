@@ -50,18 +50,20 @@ func (i Identity) String() string {
 }
 
 // A Seal is the value of the seal's key. It says which deployment the node
-// belongs to, its MaxTTL, and how long the process with this run id was watched
-// (R23, R30). It is stored as text: "redlock-seal 2 deployment=… nodes=5
+// belongs to, its MaxTTL, and how long the process with this name was watched
+// (R23, R30). It is stored as text: "redlock-seal 3 deployment=… nodes=5
 // members=… run_id=… max_ttl_ms=30000 watched_ms=30305 uptime_ms=91000".
 //
-// The older form, "redlock-seal 1 run_id=… max_ttl_ms=… watched_ms=…",
-// names no deployment.
+// Form 2 has the run id alone, so it proves nothing about a server that says
+// its replication history; clients that write it must not read form 3, in which
+// they would find another process. Form 1, "redlock-seal 1 run_id=…
+// max_ttl_ms=… watched_ms=…", also names no deployment.
 type Seal struct {
-	Identity        Identity // zero in the older form
-	Run             string   // "-" if the user may not ask for it
+	Identity        Identity // zero in form 1
+	Run             string   // see ProcessName; "-" if the run id may not be asked
 	MaxTTL, Watched time.Duration
 	// Uptime is the longest time that the process can have run when Watched was
-	// written. It is 0 if that is not known, and in the older form.
+	// written. It is 0 if that is not known, and in form 1.
 	Uptime time.Duration
 }
 
@@ -69,8 +71,10 @@ type Seal struct {
 const NoRun = "-"
 
 const (
-	sealHead    = "redlock-seal 2 "
-	oldSealHead = "redlock-seal 1 "
+	anySealHead = "redlock-seal "
+	sealHead    = anySealHead + "3 "
+	runSealHead = anySealHead + "2 "
+	oldSealHead = anySealHead + "1 "
 )
 
 // String returns the value of the key.
@@ -97,13 +101,16 @@ func (s Seal) Over(old Seal) Seal {
 // unknown version.
 var errSeal = errors.New("not a seal")
 
-// ParseSeal parses a seal. It accepts only what String returns.
+// ParseSeal parses a seal. It accepts only what String returns, and form 2.
 func ParseSeal(text string) (Seal, error) {
 	var s Seal
 	rest, isOld := strings.CutPrefix(text, oldSealHead)
 	if !isOld {
 		var err error
 		if s.Identity, rest, err = parseIdentity(text, sealHead); err != nil {
+			s.Identity, rest, err = parseIdentity(text, runSealHead)
+		}
+		if err != nil {
 			return Seal{}, err
 		}
 	}
@@ -194,7 +201,23 @@ type Opening struct {
 	Identity Identity
 }
 
-const openingHead = "redlock-opening 1 "
+const (
+	anyOpeningHead = "redlock-opening "
+	openingHead    = anyOpeningHead + "1 "
+)
+
+// LaterForm reports whether a text is a seal or an opening of a form that this
+// version does not know, and a newer one writes.
+func LaterForm(text string) bool {
+	for head, last := range map[string]int{anySealHead: 3, anyOpeningHead: 1} {
+		rest, ok := strings.CutPrefix(text, head)
+		form, _, _ := strings.Cut(rest, " ")
+		if n, err := strconv.ParseUint(form, 10, 31); ok && err == nil && int(n) > last {
+			return true
+		}
+	}
+	return false
+}
 
 // String returns the value of the key.
 func (o Opening) String() string { return openingHead + o.Stage.String() + " " + o.Identity.String() }

@@ -11,7 +11,7 @@ import (
 
 const (
 	idText      = "deployment=0123456789abcdef0123456789abcdef nodes=2 members=aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb"
-	newSealText = "redlock-seal 2 " + idText + " run_id=abcd max_ttl_ms=10000 watched_ms=0 uptime_ms=77"
+	newSealText = "redlock-seal 3 " + idText + " run_id=abcd max_ttl_ms=10000 watched_ms=0 uptime_ms=77"
 	oldSealText = "redlock-seal 1 run_id=abcd max_ttl_ms=10000 watched_ms=10105"
 )
 
@@ -27,6 +27,28 @@ func TestSealIsText(t *testing.T) {
 		again, err := ParseSeal(text)
 		require.NoError(t, err, text)
 		assert.Equal(t, seal, again)
+	}
+}
+
+// A seal of form 2 is read, and says how long a process was watched whose
+// history is not known.
+func TestSealOfFormTwoNamesNoHistory_R23(t *testing.T) {
+	s, err := ParseSeal(strings.Replace(newSealText, "seal 3", "seal 2", 1))
+	require.NoError(t, err)
+	assert.Equal(t, newSealText, s.String())
+	watched := Trust{Need: time.Second}.Meet(ProcessName("abcd", "h"), time.Hour)
+	s.Watched = time.Minute
+	assert.False(t, watched.Sight(Sighting{What: SealSeen, Seal: s}, time.Hour).Trusted)
+	s.Run = ProcessName("abcd", "h")
+	assert.True(t, watched.Sight(Sighting{What: SealSeen, Seal: s}, time.Hour).Trusted)
+}
+
+func TestLaterForms(t *testing.T) {
+	for text, later := range map[string]bool{
+		newSealText: false, oldSealText: false, "redlock-seal 4 x": true, "redlock-seal 12": true, "redlock-opening 2 x": true,
+		"redlock-opening 1 locked": false, "redlock-seal x": false, "redlock-seal": false, "redlock-seal -4 x": false, "4": false, "": false,
+	} {
+		assert.Equal(t, later, LaterForm(text), text)
 	}
 }
 
@@ -61,7 +83,8 @@ func TestWhatIsNoSeal(t *testing.T) {
 	for _, text := range []string{
 		"", "x", "redlock-seal", "redlock-seal 1 run_id=", "redlock-seal 1 run_id=a", "redlock-seal 1 run_id=a max_ttl_ms=1",
 		"redlock-seal 2 run_id=a max_ttl_ms=1 watched_ms=1", "redlock-seal 2 " + idText, " " + newSealText, newSealText + " ",
-		swap(oldSealText, "seal 1", "seal 3"),
+		swap(oldSealText, "seal 1", "seal 4"),
+		swap(newSealText, "seal 3", "seal 4"),
 		swap(oldSealText, "abcd", ""),
 		swap(oldSealText, "abcd", "a b"),
 		swap(oldSealText, "=10000", "="),

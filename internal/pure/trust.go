@@ -13,9 +13,9 @@ import (
 // and Require raises Need. Each returns the state after it.
 //
 // There are two proofs that no valid lock was forgotten. One is to have watched
-// the same process, known by its run id, for longer than any lock lives; a
-// reconnect that shows the same run id does not interrupt that. The other is a
-// seal, which says how long another client has watched it. The uptime that a
+// the same process, known by its name (see ProcessName), for longer than any
+// lock lives; a reconnect that shows the same name does not interrupt that. The
+// other is a seal, which says how long another client has watched it. The uptime that a
 // server reports is a proof only at a debut (Began), when no node of the set
 // has a seal.
 //
@@ -27,11 +27,11 @@ type Trust struct {
 	// is trusted.
 	Need time.Duration
 	// Durable is set for a node that forgets nothing when it restarts. Then all
-	// processes of the node count as one.
+	// processes of the node count as one, but for those that were a replica.
 	Durable bool
 	Met     bool // a handshake has succeeded
-	// Run is the run id of the process that is watched, or "" if the user may
-	// not ask for it.
+	// Run is the name of the process that is watched, or "" if the user may not
+	// ask for its run id.
 	Run     string
 	Account Account       // what the process says of its start
 	since   time.Duration // when the watch began, or the keys were found flushed
@@ -46,6 +46,8 @@ type Trust struct {
 const (
 	WhyFirst    = "first seen"
 	WhyRestart  = "restarted"
+	WhyDemoted  = "was demoted to a replica, and promoted again"
+	WhyHistory  = "began another replication history: a replica came or left, or it was one itself"
 	WhyUnknown  = "reconnected, and its run id may not be asked"
 	WhyVanished = "seal vanished"
 	whyLonger   = "a seal says a longer MaxTTL"
@@ -70,8 +72,12 @@ func NeedFor(maxTTL time.Duration, drift float64) time.Duration {
 	return (need + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// Meet records a handshake: a process with this run id answered. now must be
-// read after the answer: a later time is safer.
+// Meet records a handshake: a process with this name answered. now must be read
+// after the answer: a later time is safer.
+//
+// A server that becomes a replica replaces its keys by those of its master, in
+// the same process. Then nothing that was seen before is a proof, however
+// durable the node is.
 func (t Trust) Meet(run string, now time.Duration) Trust {
 	if t.Met && run != "" && run == t.Run {
 		return t.At(now)
@@ -79,11 +85,15 @@ func (t Trust) Meet(run string, now time.Duration) Trust {
 	why := WhyFirst
 	switch {
 	case !t.Met:
-		t.opened = now
 	case run == "":
 		why = WhyUnknown // each connection may hide a restart
-	default:
+	case runOf(run) != runOf(t.Run):
 		why = WhyRestart
+	default:
+		why = whyChanged(run)
+	}
+	if !t.Met || why == WhyDemoted || why == WhyHistory || promoted(run) {
+		t.opened = now
 	}
 	t.Met, t.Run, t.Account = true, run, Account{}
 	return t.quarantine(why, now)
@@ -125,7 +135,10 @@ func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 		return t.quarantine(WhyVanished, now)
 	}
 	t.Marked = s.What == SealSeen
-	if !t.Marked || !own && !t.Durable {
+	if t.Marked && t.Why == WhyFirst && rewritten(s.Seal.Run, t.Run) {
+		t.Why = whyChanged(t.Run)
+	}
+	if !t.Marked || !t.Believes(s.Seal) {
 		return t.At(now)
 	}
 	watched := s.Seal.Watched
@@ -166,7 +179,7 @@ func (t Trust) Born() time.Duration {
 // opened: at a debut, since its process started (R29), unless this client has
 // seen the process forget its keys.
 func (t Trust) Began(debut bool) time.Duration {
-	if debut && t.Why != WhyVanished {
+	if debut && t.Why != WhyVanished && t.Why != WhyDemoted && t.Why != WhyHistory {
 		return t.Born()
 	}
 	return t.since
@@ -238,8 +251,19 @@ func (t Trust) Watched(now time.Duration) time.Duration {
 // run id is unknown, unless all processes of the node count as one.
 func (t Trust) named() bool { return t.Run != "" || t.Durable }
 
-// states reports whether a seal is about the process that is watched.
+// states reports whether a seal is about the process that is watched. A seal
+// that came by replication is not: the history has another name since then.
 func (t Trust) states(s Seal) bool { return t.named() && s.Run == cmp.Or(t.Run, NoRun) }
+
+// Believes reports whether what a seal says holds for the process that is
+// watched.
+func (t Trust) Believes(s Seal) bool { return t.states(s) || t.forgives(s) }
+
+// forgives reports whether a seal of another process proves something, since
+// the node is durable. It does not if the node was a replica meanwhile.
+func (t Trust) forgives(s Seal) bool {
+	return t.Durable && survives(s.Run, t.Run)
+}
 
 // Proved reports whether this client has a proof for the node that a seal can
 // pass on to other clients.
@@ -251,7 +275,7 @@ func (t Trust) Proved(now time.Duration) bool {
 // to write if the seal says enough, if the node is not proved, or if the key
 // holds something else, which stays as it is.
 func (t Trust) Renews(s Sighting, maxTTL, now time.Duration) bool {
-	known := s.What == SealSeen && (t.states(s.Seal) || t.Durable)
+	known := s.What == SealSeen && t.Believes(s.Seal)
 	suffices := known && s.Seal.Watched >= t.Need && s.Seal.MaxTTL >= maxTTL
 	return !suffices && s.What != Unreadable && s.What != SealStrange && t.Proved(now)
 }

@@ -163,6 +163,37 @@ func TestTrust_R23(t *testing.T) {
 			{2 * s, passed, false, s, WhyFirst},
 			{3 * s, passed, true, 0, WhyFirst},
 		},
+		"a server that was a replica and is promoted, in the same process": {
+			{0, metRun("a:h"), false, need, WhyFirst},
+			{2 * s, passed, true, 0, WhyFirst},
+			{3 * s, metRun("a:j:h:7"), false, need, WhyDemoted},
+			{4 * s, saw(SealSeen, Seal{Identity{}, "a:h", s, 9 * s, 0}), false, s, WhyDemoted}, // it came by replication
+			{5 * s, passed, true, 0, WhyDemoted},
+			{6 * s, metRun("a:j:h:7"), true, 0, WhyDemoted},
+		},
+		"… and opens the set with others: its uptime is no proof": {
+			{9 * s, metRun("a:h"), false, need, WhyFirst},
+			{10 * s, metRun("a:j"), false, need, WhyHistory},
+			{11 * s, debuted(s), false, s, WhyYoung},
+		},
+		"a history that began anew, without a promotion": {
+			{0, metRun("a:h"), false, need, WhyFirst},
+			{3 * s, metRun("a:j"), false, need, WhyHistory},
+			{5 * s, passed, true, 0, WhyHistory},
+		},
+		"a history that is not told any more": {
+			{0, metRun("a:h"), false, need, WhyFirst},
+			{3 * s, metRun("a"), false, need, WhyHistory},
+		},
+		"a restart is one, whatever the history": {
+			{0, metRun("a:h"), false, need, WhyFirst},
+			{3 * s, metRun("b:j"), false, need, WhyRestart},
+		},
+		"a seal from before the promotion, to a client that starts": {
+			{9 * s, metRun("a:j:h:7"), false, need, WhyFirst},
+			{9 * s, saw(SealSeen, Seal{Identity{}, "a:h", s, 9 * s, 0}), false, need, WhyDemoted},
+			{11 * s, passed, true, 0, WhyDemoted},
+		},
 		"a seal of another process is no proof": {
 			{0, metRun("a"), false, need, WhyFirst},
 			{s, saw(SealSeen, b), false, s, WhyFirst},
@@ -429,4 +460,46 @@ func TestAgedSeal_R23(t *testing.T) {
 		assert.Equal(t, c.left, trust.Left(now), name)
 		assert.Equal(t, c.left == 0, trust.Trusted, name)
 	}
+}
+
+// A durable node keeps its keys in a restart, and not as a replica.
+func TestDurableNodeThatWasAReplica_R23(t *testing.T) {
+	const s = time.Second
+	seal := func(run string) Sighting {
+		return Sighting{What: SealSeen, Seal: Seal{Run: run, MaxTTL: s, Watched: 9 * s}}
+	}
+	fresh := Trust{Need: 2 * s, Durable: true}
+	for name, c := range map[string]struct {
+		process, sealed string
+		trusted         bool
+	}{
+		"the same process": {"a:h", "a:h", true},
+		"restarted":        {"b:j", "a:h", true},
+		"restarted, and the history is not known":  {"b", "a", true},
+		"sealed in form 2":                         {"a:h", "a", true},
+		"was a replica":                            {"a:j:h:7", "a:h", false},
+		"was a replica, and its backlog was freed": {"a:j", "a:h", false},
+		"restarted, and was a replica since":       {"b:k:j:7", "a:h", false},
+		"was a replica before it was sealed":       {"a:j:h:7", "a:j:h:7", true},
+	} {
+		assert.Equal(t, c.trusted, fresh.Meet(c.process, 20*s).Sight(seal(c.sealed), 20*s).Trusted, name)
+	}
+	old := fresh.Meet("a:h", 0).At(3 * s)
+	assert.True(t, old.Trusted)
+	assert.True(t, old.Meet("b:j", 4*s).Trusted, "restarted")
+	assert.Equal(t, 2*s, old.Meet("a:j:h:7", 4*s).Left(4*s), "was a replica")
+	assert.Equal(t, 2*s, old.Meet("b:k:j:7", 4*s).Left(4*s), "restarted, and was a replica since")
+}
+
+// A floor of fencing numbers that came by replication is none (R23, F3).
+func TestFloorThatCameByReplication_R23(t *testing.T) {
+	r := Record{Run: "a:h", Floor: 5}
+	assert.True(t, r.Floored("a:h", false))
+	assert.True(t, r.Floored("a:j", false), "a replica came")
+	assert.False(t, r.Floored("a:j:h:7", false))
+	assert.False(t, r.Floored("a:j:h:7", true))
+	assert.False(t, r.Floored("b:h", false))
+	assert.True(t, r.Floored("b:j", true))
+	assert.False(t, r.Floored("", false))
+	assert.False(t, Record{Run: "a:h", Floor: NoFloor}.Floored("a:h", true))
 }

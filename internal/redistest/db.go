@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -121,11 +122,11 @@ func (db *DB) Keys() []string {
 	return all
 }
 
-// flush deletes all keys, as FLUSHALL does.
-func (db *DB) flush() {
+// flush deletes all keys, as FLUSHALL does, but for some.
+func (db *DB) flush(kept ...string) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	clear(db.keys)
+	maps.DeleteFunc(db.keys, func(key string, _ entry) bool { return !slices.Contains(kept, key) })
 	db.note(change{all: true})
 }
 

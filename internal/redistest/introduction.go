@@ -251,7 +251,8 @@ func (c *call) role() []byte {
 func (c *call) info() []byte {
 	n, cfg := c.node, c.node.config
 	n.mu.Lock()
-	runID, uptime, clients := n.runID, int(n.clock.Now().Sub(n.started).Seconds()), len(n.sessions)
+	role, runID, history := n.config.Role, n.runID, n.history
+	uptime, clients := int(n.clock.Now().Sub(n.started).Seconds()), len(n.sessions)
 	n.mu.Unlock()
 
 	server := fmt.Sprintf("redis_version:%s\r\n", cfg.Version)
@@ -266,7 +267,7 @@ func (c *call) info() []byte {
 		{"Clients", fmt.Sprintf("connected_clients:%d\r\n", clients)},
 		{"Memory", fmt.Sprintf("used_memory:1000000\r\nmaxmemory:0\r\nmaxmemory_policy:%s\r\n", cfg.EvictionPolicy)},
 		{"Persistence", "loading:0\r\naof_enabled:0\r\n"},
-		{"Replication", fmt.Sprintf("role:%s\r\nconnected_slaves:0\r\n%s", cfg.Role, history)},
+		{"Replication", fmt.Sprintf("role:%s\r\nconnected_slaves:0\r\n%s", role, history)},
 		{"Cluster", fmt.Sprintf("cluster_enabled:%s\r\n", boolDigit(cfg.Mode == "cluster"))},
 	}
 	var b strings.Builder
@@ -282,8 +283,20 @@ func (c *call) info() []byte {
 	return c.verbatim(b.String())
 }
 
-// history is what INFO says of a node that has always been a master.
-const history = "master_replid2:0000000000000000000000000000000000000000\r\nsecond_repl_offset:-1\r\n"
+// A history is what INFO says of replication: the id of the node's history, and
+// that of the one before it was promoted, or "" if it never was.
+type history struct{ id, former string }
+
+// promotedAt is the offset at which a node that was promoted began its history.
+const promotedAt = "100"
+
+func (h history) String() string {
+	former, offset := h.former, promotedAt
+	if former == "" {
+		former, offset = strings.Repeat("0", 40), "-1"
+	}
+	return "master_replid:" + h.id + "\r\nmaster_replid2:" + former + "\r\nsecond_repl_offset:" + offset + "\r\n"
+}
 
 // boolDigit is how INFO writes yes and no.
 func boolDigit(b bool) string {

@@ -90,6 +90,7 @@ type Node struct {
 	seq       int // of the command that arrived last
 	timer     *time.Timer
 	runID     string
+	history   history // replication
 	started   time.Time
 
 	scripts map[string]Script // registered, by SHA1
@@ -138,6 +139,7 @@ func NewNode(config NodeConfig) *Node {
 		delays:  make(map[string]time.Duration),
 		calls:   make(map[string]int),
 		runID:   cmp.Or(config.RunID, newRunID()),
+		history: history{id: newRunID()},
 		started: time.Now().Add(-config.Age),
 	}
 	n.clock.told = n.recheckExpiry
@@ -281,6 +283,25 @@ func (n *Node) RestartDurably() {
 	n.begin()
 }
 
+// Demote makes the node a replica of another, and a master again in the same
+// process (REPLICAOF, REPLICAOF NO ONE): of its keys it has those that the
+// other had, too. Connections stay. Those that track keys are told that all
+// keys were flushed, as at every full synchronisation.
+func (n *Node) Demote(kept ...string) {
+	n.DB().flush(kept...)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.history = history{newRunID(), newRunID()}
+}
+
+// Rewrite changes the node's replication history and nothing else, as its first
+// replica does, and DEBUG CHANGE-REPL-ID.
+func (n *Node) Rewrite() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.history = history{id: newRunID()}
+}
+
 // begin starts a new process of the node, which keeps its keys. The caller must
 // hold the lock.
 func (n *Node) begin() {
@@ -291,6 +312,7 @@ func (n *Node) begin() {
 	n.tracked = tracking{}
 	n.nextID, n.paused = 0, false
 	n.runID, n.started = newRunID(), n.clock.Now()
+	n.history = history{id: newRunID()}
 	n.changed()
 }
 
@@ -332,6 +354,17 @@ func (n *Node) RunID() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.runID
+}
+
+// Process is the name of its process in seals: its run id and its replication
+// history.
+func (n *Node) Process() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.history.former == "" {
+		return n.runID + ":" + n.history.id
+	}
+	return n.runID + ":" + n.history.id + ":" + n.history.former + ":100"
 }
 
 // Conns is the number of clients that the server knows.

@@ -52,7 +52,7 @@ func TestSealScriptIsLikeItsModel_R30(t *testing.T) {
 		case 1:
 			both("DEL", []string{"{k}seal", "{k}opening"}[r.IntN(2)])
 		case 2:
-			both("SET", "{k}seal", []string{"redlock-seal 1 " + tail(), "redlock-seal 3 x", "x"}[r.IntN(3)])
+			both("SET", "{k}seal", []string{"redlock-seal 1 " + tail(), "redlock-seal 4 x", "x"}[r.IntN(3)])
 		case 3:
 			both("SET", "{k}opening", []string{"redlock-opening 1 locked " + who, "redlock-opening 2 locked " + who, "x"}[r.IntN(3)])
 		}
@@ -62,7 +62,7 @@ func TestSealScriptIsLikeItsModel_R30(t *testing.T) {
 		case "propose":
 			args = append(args, "60000", []string{"  ", " " + ids[0] + " ", " x " + ids[1] + " y "}[r.IntN(3)])
 		case "seal", "adopt":
-			args = append(args, fmt.Sprint("redlock-seal 2 ", who, " ", tail(), " uptime_ms=", r.IntN(9)))
+			args = append(args, fmt.Sprint("redlock-seal 3 ", who, " ", tail(), " uptime_ms=", r.IntN(9)))
 		}
 		if both(args...) == ":1\r\n" {
 			done++

@@ -39,7 +39,7 @@ func sound(n int) *Deployment {
 		}})
 	}
 	for i := range d.Nodes {
-		d.Nodes[i].Seal = probe.Seal{State: probe.SealThere, RunID: fmt.Sprintf("run%d", i), MaxTTL: d.MaxTTL,
+		d.Nodes[i].Seal = probe.Seal{State: probe.SealThere, Process: fmt.Sprintf("run%d", i), MaxTTL: d.MaxTTL,
 			Watched: pure.NeedFor(d.MaxTTL, drift), Identity: d.identity("a")}
 	}
 	return d
@@ -98,7 +98,7 @@ func refuses(k int, name string, class conn.Class) func(d *Deployment) {
 
 func seal(k int, run string, longest time.Duration) func(d *Deployment) {
 	return with(k, func(n *Node) {
-		n.Seal.State, n.Seal.RunID, n.Seal.MaxTTL = probe.SealThere, run, longest
+		n.Seal.State, n.Seal.Process, n.Seal.MaxTTL = probe.SealThere, run, longest
 	})
 }
 
@@ -204,8 +204,8 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"two down and one full", all(refuses(5, "SET", conn.ClassNone), with(2, down), func(d *Deployment) {
 			d.Nodes[4].Rights = []probe.Right{{Name: "SET", Class: conn.ClassOOM}}
 		}), []string{"unsafe reachable", "unsafe writes"}},
-		{"same server twice", with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"], n.Seal.RunID = "run", "run", "run" }), []string{"unsafe same-server"}},
-		{"same server twice, and the library says so", all(with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"], n.Seal.RunID = "run", "run", "run" }),
+		{"same server twice", with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"], n.Seal.Process = "run", "run", "run" }), []string{"unsafe same-server"}},
+		{"same server twice, and the library says so", all(with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"], n.Seal.Process = "run", "run", "run" }),
 			with(1, func(n *Node) { n.Refused = errors.New("same") })), []string{"unsafe same-server"}},
 		{"two masters on one machine", renamed(with(2, func(n *Node) { n.Addr = "10.9.9.9:" + n.Server.RunID })), []string{"warning placement"}},
 		{"masters on this machine", renamed(func(d *Deployment) {
@@ -257,7 +257,7 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"fenced, and three have no floor", fenced(2, 5), []string{"note fence"}},
 		{"fenced, and one that restarted has no floor", all(fenced(4, 5), with(5, func(n *Node) {
 			if n.Fence.Record.Floor == pure.NoFloor {
-				n.Seal.RunID = "another"
+				n.Seal.Process = "another"
 			}
 		})), []string{"note restarts"}},
 		{"not fenced, but numbers were granted", fenced(0, 5), nil},

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
-	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
 
@@ -46,5 +45,5 @@ func (d *Deployment) checkFence() []Finding {
 // floored reports whether a master's grants of locks with a number count.
 func (d *Deployment) floored(n *Node) bool {
 	r := n.Fence.Record
-	return n.Fence.State == probe.SealThere && r.Floor != pure.NoFloor && (n.Declared || n.RunID() != "" && r.Run == n.RunID())
+	return n.Fence.State == probe.SealThere && r.Floored(n.Process(), n.Declared)
 }

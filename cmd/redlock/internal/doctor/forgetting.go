@@ -193,8 +193,12 @@ func (d *Deployment) keptOut(n *Node) string {
 		text += "and has no seal, unlike others"
 	case n.Seal.State != probe.SealThere:
 		return "" // see checkSeals
-	case n.Seal.RunID != n.RunID():
-		text += "with the seal of another process"
+	case n.Seal.Process != n.Process():
+		if _, why := d.outlook.Standing(d.index(n), 0); why == pure.WhyDemoted || why == pure.WhyHistory {
+			text += "and " + why + " since it was sealed"
+		} else {
+			text += "with the seal of another process"
+		}
 	default:
 		text += fmt.Sprintf("and its seal says that clients had watched it for %v", n.Seal.Watched.Round(time.Second/10))
 	}

@@ -57,7 +57,7 @@ func (o *Outlook) Look(found []Node, now time.Duration) {
 		}
 		d.Join(i)
 		s := f.Sighting()
-		n.trust = n.trust.Meet(f.RunID(), now)
+		n.trust = n.trust.Meet(f.Process(), now)
 		n.trust.Account = f.account(now)
 		n.trust = n.trust.Sight(d.Proof(s), now)
 		d.Born(i, n.trust.Born())

@@ -39,7 +39,7 @@ func nodes() (addrs []string, all []Node) {
 func seal(addrs []string, all []Node, which ...int) {
 	who := pure.Identity{ID: strings.Repeat("a", 32), Nodes: 3, Members: pure.MembersOf(addrs)}
 	for _, i := range which {
-		all[i].Seal = probe.Seal{State: probe.SealThere, RunID: all[i].RunID(), MaxTTL: maxTTL, Watched: need, Identity: who}
+		all[i].Seal = probe.Seal{State: probe.SealThere, Process: all[i].RunID(), MaxTTL: maxTTL, Watched: need, Identity: who}
 	}
 }
 
@@ -60,8 +60,8 @@ func TestStanding_R23_R29_R30(t *testing.T) {
 		"sealed":                           {func(addrs []string, all []Node) { seal(addrs, all, 0, 1, 2) }, false, 0, ""},
 		"of too few":                       {func(addrs []string, all []Node) { seal(addrs, all, 0) }, false, 0, "no quorum is sealed"},
 		"it is not sealed":                 {func(addrs []string, all []Node) { seal(addrs, all, 1, 2) }, false, need, pure.WhyFirst},
-		"restarted":                        {func(addrs []string, all []Node) { seal(addrs, all, 0, 1, 2); all[0].Seal.RunID = "x" }, false, need, pure.WhyFirst},
-		"restarted, and durable":           {func(addrs []string, all []Node) { seal(addrs, all, 0, 1, 2); all[0].Seal.RunID = "x" }, true, 0, ""},
+		"restarted":                        {func(addrs []string, all []Node) { seal(addrs, all, 0, 1, 2); all[0].Seal.Process = "x" }, false, need, pure.WhyFirst},
+		"restarted, and durable":           {func(addrs []string, all []Node) { seal(addrs, all, 0, 1, 2); all[0].Seal.Process = "x" }, true, 0, ""},
 		"replaced, and durable":            {func(addrs []string, all []Node) { seal(addrs, all, 0, 1, 2); all[0].Seal.Watched = 0 }, true, need, pure.WhyFirst},
 		"an aged seal": {func(addrs []string, all []Node) {
 			seal(addrs, all, 0, 1, 2)

@@ -59,6 +59,9 @@ type Facts struct {
 // RunID names the run of the server process, "" if unknown.
 func (f *Facts) RunID() string { return cmp.Or(f.Info["run_id"], f.Server.RunID) }
 
+// Process is the name of what a client watches there: see pure.ProcessName.
+func (f *Facts) Process() string { return pure.ProcessName(f.RunID(), f.Server.History) }
+
 // Role is "master" or "replica", in old or new words; "" if unknown.
 func (f *Facts) Role() string {
 	if said := cmp.Or(f.Info["role"], f.Server.Role); said != "slave" {
@@ -107,7 +110,7 @@ type Right struct {
 // A Seal is what the key of the seal holds.
 type Seal struct {
 	State    SealState
-	RunID    string        // of the server that was sealed
+	Process  string        // the name of what was sealed
 	MaxTTL   time.Duration // of the clients that wrote it
 	Watched  time.Duration
 	Uptime   time.Duration // of the server when that was written, at most; 0 if unknown
@@ -142,7 +145,7 @@ func (f *Facts) Sighting() pure.Sighting {
 	s := pure.Sighting{Opening: f.Opening.Value}
 	if f.Seal.State == SealThere {
 		s.Seal = pure.Seal{
-			Identity: f.Seal.Identity, Run: f.Seal.RunID, MaxTTL: f.Seal.MaxTTL, Watched: f.Seal.Watched, Uptime: f.Seal.Uptime,
+			Identity: f.Seal.Identity, Run: f.Seal.Process, MaxTTL: f.Seal.MaxTTL, Watched: f.Seal.Watched, Uptime: f.Seal.Uptime,
 		}
 	}
 	switch {

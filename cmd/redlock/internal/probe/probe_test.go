@@ -75,7 +75,7 @@ func TestLookAtARealServer(t *testing.T) {
 	f = p.Look(soon(t))
 	require.NoError(t, f.Err)
 	assert.EqualValues(t, 1, f.Flushes)
-	assert.Equal(t, Seal{State: SealThere, RunID: "ab", MaxTTL: time.Minute, Watched: 61 * time.Second}, f.Seal)
+	assert.Equal(t, Seal{State: SealThere, Process: "ab", MaxTTL: time.Minute, Watched: 61 * time.Second}, f.Seal)
 	assert.Equal(t, SealAbsent, f.Opening.State)
 	all, expiring, ok := f.Keyspace(0)
 	assert.True(t, ok)

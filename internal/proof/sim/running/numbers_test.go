@@ -85,7 +85,7 @@ func (w *world) resetFence(name string) (needed bool, err error) {
 	for i, m := range w.masters {
 		text, _ := m.node.Get(w.draw.prefix + "redlock:fence")
 		r, err := pure.ParseRecord(text)
-		if err == nil && r.Floor != pure.NoFloor && (w.draw.durable[i] || r.Run == m.node.RunID()) {
+		if err == nil && r.Floor != pure.NoFloor && (w.draw.durable[i] || r.Run == m.node.Process()) {
 			sealed++
 		}
 	}
