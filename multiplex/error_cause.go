@@ -65,7 +65,7 @@ func demoted(err error) bool {
 // (R31).
 func outlookOf(err error) conn.Outlook {
 	for _, passing := range []error{
-		ErrConnecting, ErrTimeout, ErrSilent, ErrIndebted, ErrQuarantined, ErrUnopened, errForgot, errDisproved,
+		ErrConnecting, ErrTimeout, ErrSilent, ErrIndebted, ErrQuarantined, ErrUnopened, errForgot, errDisproved, errRewritten,
 	} {
 		if errors.Is(err, passing) {
 			return conn.Passing
@@ -146,12 +146,13 @@ const (
 	deathProtocol
 	deathUnexpected
 	deathForgot
+	deathDemoted
 	deathClosed
 	deathCauses
 )
 
 var deathNames = [deathCauses]string{
-	"peer", "silent", "stalled", "indebted", "protocol", "unexpected", "forgot", "closed",
+	"peer", "silent", "stalled", "indebted", "protocol", "unexpected", "forgot", "demoted", "closed",
 }
 
 // String returns the name in NodeCounts.Deaths.
@@ -169,6 +170,8 @@ func deathOf(cause error) death {
 		{conn.ErrStalled, deathStalled},
 		{ErrUnexpected, deathUnexpected},
 		{errForgot, deathForgot},
+		{ErrNotMaster, deathDemoted},
+		{errRewritten, deathDemoted},
 		{conn.ErrProtocol, deathProtocol},
 		{conn.ErrClosed, deathClosed},
 		// The group was closed during an exchange.

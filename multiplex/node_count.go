@@ -34,8 +34,9 @@ type NodeCounts struct {
 	// Deaths are connections that ended, by cause: "silent" (shed, R26),
 	// "stalled" (a full backlog), "indebted" (R8), "protocol" (no RESP),
 	// "unexpected" (a reply that cannot answer, R16), "forgot" (scripts lost
-	// before it joined), "peer" (ended by the node or the network), "closed"
-	// (by us). It is nil if there were none.
+	// before it joined), "demoted" (it is, or may have been, a replica, R23),
+	// "peer" (ended by the node or the network), "closed" (by us). It is nil if
+	// there were none.
 	Deaths map[string]uint64
 	// Probes are PINGs to an idle connection (R26), Cures commands that were
 	// sent again with their scripts (R24).

@@ -277,6 +277,7 @@ func TestDeathOf(t *testing.T) {
 		deathProtocol:   {died("parse", &resp.SyntaxError{}), died("exchange", conn.ErrProtocol)},
 		deathUnexpected: {fmt.Errorf("%w: a push", ErrUnexpected), died("exchange", ErrUnexpected), errors.New("odd")},
 		deathForgot:     {errForgot},
+		deathDemoted:    {errRewritten, notMaster("x")},
 		deathClosed:     {died("close", conn.ErrClosed), died("exchange", context.Canceled)},
 	} {
 		for _, cause := range causes {

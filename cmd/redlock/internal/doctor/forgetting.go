@@ -165,7 +165,7 @@ func (d *Deployment) checkSeals() []Finding {
 // checkRestarts reports masters that clients keep out right now. That is no
 // fault unless too few are left.
 func (d *Deployment) checkRestarts() []Finding {
-	f := Finding{Level: Note, Seen: d.seen(d.keptOut), Found: "a master has restarted and is kept out for MaxTTL",
+	f := Finding{Level: Note, Seen: d.seen(d.keptOut), Found: "a master has restarted, or was a replica, and is kept out for MaxTTL",
 		Why:    "its answers do not count until every lock from before the restart has expired; the other masters serve",
 		Change: "nothing, if it was intended; do not restart another master meanwhile"}
 	if d.byQuorum() == Unsafe {
