@@ -37,6 +37,7 @@ func (c *Client) keepLock(ctx context.Context, lock Lock, o HoldOptions) (*Hold,
 	case lock.client != c || lock.over():
 		return nil, ErrNotHeld
 	}
+	lock.ttl = o.TTL // what renewals ask for
 	c.group.DelayClose(1)
 	defer c.group.DelayClose(-1)
 	now := c.keeper.clock()

@@ -68,6 +68,27 @@ func TestALockOfAnyKindBecomesAHold_R10_R13(t *testing.T) {
 	}
 }
 
+// The validity of a kept lock is never longer than the lives of its keys, though
+// the hold asks for a longer TTL than the lock had.
+func TestAKeptLockIsRenewedForItsWholeTTL_R4_R10(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		h, err := c.Keep(t.Context(), mustAcquire(t, c, "r", time.Second), HoldOptions{TTL: time.Minute})
+		require.NoError(t, err)
+		for range 100 {
+			time.Sleep(time.Second)
+			require.NoError(t, h.Err())
+			for _, n := range m.nodes {
+				rest, ok := n.DB().TTL("r")
+				require.True(t, ok)
+				require.Greater(t, rest, h.Validity()-5*ms, "the answer may be on its way")
+			}
+		}
+		require.Greater(t, h.Validity(), 30*time.Second)
+		require.NoError(t, h.Release(t.Context()))
+	})
+}
+
 // A hold that writes is downgraded, and reads on, without a moment in which
 // another writer could get in.
 func TestAHoldIsDowngraded_R10(t *testing.T) {

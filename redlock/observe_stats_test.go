@@ -285,7 +285,7 @@ func TestStatsOfHoldsLossesAndWaits_R12(t *testing.T) {
 			require.Contains(t, named.Attempts, name)
 		}
 		for want, err := range map[string]error{
-			"granted": nil, "refused": ErrNotHeld, "no_quorum": &noQuorumError{}, "expired": ErrExpired, "overloaded": ErrOverloaded,
+			"granted": nil, "refused": ErrNotHeld, "no_quorum": &noQuorumError{nodes: &UndecidedError{}}, "expired": ErrExpired, "overloaded": ErrOverloaded,
 			"cancelled": &CancelledError{Err: context.Canceled, Last: ErrHeld}, "closed": ErrClosed, "invalid": ErrTTL,
 		} {
 			require.Equal(t, want, Outcome(err))
