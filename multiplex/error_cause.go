@@ -110,6 +110,7 @@ func classOf(err error) string {
 		{ErrMaxTTL, "MaxTTL"},
 		{ErrDeployment, "deployment"},
 		{ErrUnopened, "not open"},
+		{ErrQuarantined, "quarantined"},
 		{ErrNoFloor, "no floor"},
 		{ErrPermissions, "permissions"},
 		{conn.ErrProxy, "proxy"},

@@ -277,7 +277,7 @@ func TestCauseOf(t *testing.T) {
 		{&downError{errForgot}, "forgot", false},
 		{&downError{errDisproved}, "unexpected", false},
 		{ErrConnecting, "unexpected", false},
-		{&QuarantineError{}, "unexpected", false},
+		{&QuarantineError{}, "quarantined", false},
 	} {
 		class, barred := causeOf(c.err)
 		assert.Equal(t, c.class, class, "%v", c.err)

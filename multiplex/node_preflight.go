@@ -54,7 +54,8 @@ func otherMaxTTL(found, ours time.Duration) error {
 const (
 	warnNotDurable = "declared durable, but says that appendonly is off: a restart loses its keys (set appendonly yes and " +
 		"appendfsync always)"
-	warnNoRunID = "its run id may not be asked, so each reconnect begins a quarantine (allow INFO)"
+	warnNoRunID = "it tells no run id, so each new client, and each reconnect, waits for MaxTTL (allow INFO; miniredis " +
+		"has none: use redlocktest, or set Forgetful in tests)"
 )
 
 // WarnForgetful is the warning that a client without MaxTTL gives about a node

@@ -83,12 +83,15 @@ func (n *node) guardLocked(now time.Duration) time.Duration {
 // leftLocked returns how long the node stays quarantined unless a seal ends
 // that earlier, and why. That includes the wait until the group opens the set.
 func (n *node) leftLocked(now time.Duration) (left time.Duration, why string) {
-	settles := n.group.quarantine.deployment.Settles(now)
-	if settles == 0 {
-		return n.trust.Left(now), n.trust.Why
+	left, why = n.trust.Left(now), n.trust.Why
+	if settles := n.group.quarantine.deployment.Settles(now); settles > 0 {
+		opened := n.trust.Opens(n.group.sinceLocked(now), now)
+		left, why = max(settles, opened.Left(now)), pure.WhyYoung
 	}
-	opened := n.trust.Opens(n.group.sinceLocked(now), now)
-	return max(settles, opened.Left(now)), pure.WhyYoung
+	if n.conn != nil && n.server.RunID == "" && why != pure.WhyUnknown {
+		why += ", and it tells no run id, so that each client waits"
+	}
+	return left, why
 }
 
 // judgeTrustLocked updates the group's set of quarantined nodes by what is
