@@ -21,8 +21,9 @@ var (
 	releaseLockerKind = &multiplex.ReleaseKind{Kind: scripted}
 
 	// releaseForms are the native commands that do what release.lua does (R25):
-	// of Redis from 8.4 on, and of Valkey from 9.0 on. Extensions have none: at
-	// maxmemory the script succeeds where SET … IFEQ is refused.
+	// of Redis from 8.4 and Valkey from 9.2 on, and of Valkey from 9.0 on.
+	// Extensions have none: at maxmemory the script succeeds where SET … IFEQ
+	// is refused.
 	releaseForms = []multiplex.Form{
 		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n")},
 		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n")},

@@ -190,6 +190,7 @@ var checks = []check{
 	{"clients", "masters have room for connections", (*Deployment).checkClients},
 	{"idle-timeout", "masters leave idle connections open", (*Deployment).checkIdleTimeout},
 	{"version", "versions still get fixes, and products are among those tested", (*Deployment).checkVersion},
+	{"tls-kill", "masters that speak TLS have a version that CLIENT KILL does no harm to", (*Deployment).checkTLSKill},
 	{"encryption", "masters on other machines are reached by TLS with a verified certificate", (*Deployment).checkEncryption},
 	{"password", "masters on other machines ask for a password", (*Deployment).checkPassword},
 	{"other-keys", "masters hold nothing but locks", (*Deployment).checkOtherKeys},

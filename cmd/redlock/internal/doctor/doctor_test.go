@@ -23,7 +23,7 @@ func sound(n int) *Deployment {
 		d.Nodes = append(d.Nodes, Node{Node: outlook.Node{
 			Facts: probe.Facts{
 				Addr: fmt.Sprintf("10.0.0.%d:6379", i), TLS: true, Secret: true, User: "redlock",
-				Server: conn.Server{RunID: fmt.Sprintf("run%d", i), Product: "valkey", Version: "8.1.1", Role: "master",
+				Server: conn.Server{RunID: fmt.Sprintf("run%d", i), Product: "valkey", Version: "8.1.9", Role: "master",
 					Mode: "standalone", EvictionPolicy: "noeviction", Uptime: time.Hour},
 				Info: probe.Lines{
 					"run_id": fmt.Sprintf("run%d", i), "uptime_in_seconds": "3600", "role": "master", "connected_slaves": "0",
@@ -321,8 +321,10 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"many clients", info(1, "connected_clients", "9000"), []string{"warning clients"}},
 		{"closes idle connections", config(1, "timeout", "3"), []string{"warning idle-timeout"}},
 		{"closes idle connections late", config(1, "timeout", "300"), nil},
-		{"old", with(1, func(n *Node) { n.Server.Product, n.Server.Version = "redis", "6.2.1" }), []string{"warning version"}},
-		{"mixed", with(1, func(n *Node) { n.Server.Product, n.Server.Version = "redis", "8.2" }), nil},
+		{"old", with(1, func(n *Node) { n.Server.Product, n.Server.Version = "redis", "6.2.24" }), []string{"warning version"}},
+		{"mixed", with(1, func(n *Node) { n.Server.Product, n.Server.Version = "redis", "8.2.9" }), nil},
+		{"a fault of TLS", with(1, func(n *Node) { n.Server.Version = "8.1.8" }), []string{"warning tls-kill"}},
+		{"a fault of TLS, but none is spoken", with(1, func(n *Node) { n.Server.Version, n.TLS, n.Local = "8.1.8", false, true }), []string{"warning addresses"}},
 		{"strange product", with(1, func(n *Node) { n.Server.Product = "keydb" }), []string{"note version"}},
 		{"no TLS", with(1, func(n *Node) { n.TLS = false }), []string{"warning encryption"}},
 		{"no TLS here", all(renamed(here), with(1, func(n *Node) { n.TLS = false })), nil},
@@ -483,5 +485,17 @@ func TestReportSaysWhereEachMasterStands_R29_R30(t *testing.T) {
 	for _, m := range Examine(*d).Masters {
 		assert.Equal(t, left, m.Quarantine, "the youngest counts for all")
 		assert.Equal(t, "not opened yet", m.Why)
+	}
+}
+
+func TestVersionsWithAFaultOfTLS(t *testing.T) {
+	for version, lacks := range map[string]bool{
+		"redis 6.2.23": true, "redis 6.2.24": false, "redis 7.0.15": true, "redis 7.2.16": false, "redis 7.2": true, "redis 8.0.6": true,
+		"redis 8.6.3": true, "redis 8.8.2": false, "redis 8.10.0": true, "redis 8.10.1": false, "redis 8.12.0": false, "redis 9.0.0": false,
+		"redis 5.0.14": true, "valkey 7.2.13": true, "valkey 8.0.10": false, "valkey 9.1.0": true, "valkey 9.1.1": false, "valkey 9.2.0": false,
+		"redict 7.3.6": false, "redis ": false, "redis x.y": false, " ": false, "redis 255.255.255": false,
+	} {
+		product, number, _ := strings.Cut(version, " ")
+		assert.Equal(t, lacks, lacksTLSFix(product, number), version)
 	}
 }

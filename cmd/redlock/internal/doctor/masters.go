@@ -204,6 +204,48 @@ func (d *Deployment) checkVersion() []Finding {
 			Change: "prefer Redis, Valkey or Redict, or test what you rely on"})...)
 }
 
+// tlsFixed are the first versions of each line of releases without the faults
+// CVE-2026-81934 (Redis) and CVE-2026-56684 (Valkey), by their release notes. A
+// line between them has no such version.
+var tlsFixed = map[string][][3]int{
+	"redis":  {{6, 2, 24}, {7, 2, 16}, {7, 4, 11}, {8, 2, 9}, {8, 4, 6}, {8, 6, 6}, {8, 8, 2}, {8, 10, 1}},
+	"valkey": {{7, 2, 14}, {8, 0, 10}, {8, 1, 9}, {9, 0, 5}, {9, 1, 1}},
+}
+
+// checkTLSKill looks for TLS servers in which a connection that CLIENT KILL ends
+// leaves memory behind that is used. The client ends each connection so that
+// broke with commands on it (R8).
+func (d *Deployment) checkTLSKill() []Finding {
+	seen := d.seen(func(n *Node) string {
+		if n.TLS && lacksTLSFix(n.Server.Product, n.Server.Version) {
+			return n.Server.Product + " " + n.Server.Version
+		}
+		return ""
+	})
+	return finding(Finding{Level: Warning, Seen: seen, Found: "a master that speaks TLS may be crashed, or taken over, by a client",
+		Why:    "in this version memory is used after its connection was ended, as by CLIENT KILL, which clients of this library send (CVE-2026-81934 in Redis, CVE-2026-56684 in Valkey); a distribution may have mended it without a new number",
+		Change: "upgrade to one of Redis 6.2.24, 7.2.16, 7.4.11, 8.2.9, 8.4.6, 8.6.6, 8.8.2, 8.10.1, or Valkey 7.2.14, 8.0.10, 8.1.9, 9.0.5, 9.1.1, or later"})
+}
+
+// lacksTLSFix reports whether a version is known to be without the fix.
+func lacksTLSFix(product, version string) bool {
+	var v [3]int
+	for i, part := range strings.SplitN(version, ".", len(v)) {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return false
+		}
+		v[i] = n
+	}
+	fixed := tlsFixed[product]
+	for _, first := range fixed {
+		if first[0] == v[0] && first[1] == v[1] {
+			return v[2] < first[2]
+		}
+	}
+	return len(fixed) > 0 && slices.Compare(v[:2], fixed[len(fixed)-1][:2]) < 0
+}
+
 // checkClient makes sure that nothing is overlooked: a node that the library
 // refuses gets a finding, whatever the reason.
 func (d *Deployment) checkClient() []Finding {
