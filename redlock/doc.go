@@ -34,8 +34,8 @@
 // [Lock.Release] and the release of step 5 run internal/lua/release.lua: delete
 // the key if it holds our token. While every node that is up supports it and
 // the user may run it, DELEX (Redis 8.4, Valkey 9.2) or DELIFEQ (Valkey 9.0)
-// does the same for less. [Lock.Extend] runs extend.lua: lengthen if the key holds our token.
-// It never shortens and never creates a key.
+// does the same for less. [Lock.Extend] runs extend.lua: lengthen if the key
+// holds our token. It never shortens and never creates a key.
 //
 // # Holding
 //
