@@ -322,7 +322,7 @@ func TestDoctorFindsReplicas(t *testing.T) {
 		reply, err := servers[0].Do("INFO", "replication")
 		return err == nil && strings.Contains(reply.(string), "connected_slaves:1")
 	})
-	requireFound(t, examine(t, exitOK, append([]string{others}, patient...)...), "warning replicas", "note placement")
+	requireFound(t, examine(t, exitOK, append([]string{others}, patient...)...), "warning replicas", "note placement", "note restarts")
 	r := examine(t, exitUnsafe, append([]string{nodes}, patient...)...)
 	requireFound(t, r, "unsafe role", "unsafe deployment", "warning size", "warning replicas", "note placement")
 

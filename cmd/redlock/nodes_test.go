@@ -155,3 +155,15 @@ func TestNodesOfAStoppedServerAnswersInTime(t *testing.T) {
 	assert.Equal(t, 2, r.Up)
 	assert.NotEmpty(t, r.Nodes[0].Error)
 }
+
+// The name of a sealed process is long, and read as a whole: otherwise every
+// master would look like one that was a replica meanwhile.
+func TestSealsAreReadAsAWhole_R23(t *testing.T) {
+	_, nodes := masters(t, 3)
+	r := asJSON[nodesReport](t, exitOK, "nodes", nodes, "--observe=0")
+	require.Len(t, r.Nodes, 3)
+	for _, n := range r.Nodes {
+		require.True(t, n.Sealed)
+		require.NotContains(t, n.QuarantineWhy, "history")
+	}
+}

@@ -181,8 +181,9 @@ var wanted = map[string]bool{
 // takes only one.
 var settings = []string{"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "timeout", "min-replicas-to-write", "maxmemory-policy", "save"}
 
-// maxLine bounds a kept value. It is longer than any number, run id or policy.
-const maxLine = 64
+// maxLine bounds a kept value. It is longer than any number or policy, and than
+// the name of a process: a run id, two histories and an offset (R23).
+const maxLine = 160
 
 // readInfo keeps the wanted lines of INFO, and the line of each database.
 func readInfo(text string, into Lines) {
