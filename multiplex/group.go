@@ -253,19 +253,39 @@ type watcher struct {
 	// without the mutex.
 	at    atomic.Int64
 	timer *time.Timer // wakes the watch; Reset needs the mutex
+	// ends is when the first context ends of those that the watch has seen since
+	// its last pass. It changes under the group's mutex.
+	ends atomic.Int64
 	// excused is until when silence is blamed on starvation of this process.
 	excused time.Duration
 }
 
 func (w *watcher) start(after time.Duration) {
 	w.at.Store(int64(after))
+	w.ends.Store(int64(pure.Never))
 	w.timer = time.NewTimer(max(pure.Soon, after))
 }
 
-// set makes the timer go off at the given time, or up to slack later.
+// set makes the timer go off at the given time, or up to slack later, unless a
+// context ends before that.
 func (w *watcher) set(at, now, slack time.Duration) {
 	w.at.Store(int64(at))
-	w.timer.Reset(max(pure.Soon, at-now) + slack)
+	w.timer.Reset(max(pure.Soon, at-now) + min(slack, max(0, time.Duration(w.ends.Load())-at)))
+}
+
+// heedLocked makes the watch notice the deadline of a context in time, and returns
+// it, or pure.Never. A context that ends otherwise is noticed at the next pass.
+func (g *Group) heedLocked(ctx context.Context) time.Duration {
+	if ctx == nil {
+		return pure.Never
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return pure.Never
+	}
+	at := deadline.Sub(g.epoch)
+	g.watcher.ends.Store(min(g.watcher.ends.Load(), int64(at)))
+	return at
 }
 
 // A gathering holds the releases and extensions that wait for the next flush,

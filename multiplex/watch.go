@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
@@ -23,6 +24,9 @@ func (g *Group) watch() {
 	for {
 		select {
 		case <-g.watcher.timer.C:
+			if int64(g.now()) >= g.watcher.ends.Load() {
+				runtime.Gosched() // the context's own timer has gone off as well
+			}
 			g.tick()
 		case <-g.life.stopped.Done():
 			return
@@ -33,7 +37,11 @@ func (g *Group) watch() {
 // wakeWatchLocked makes the watch run in time for a new round.
 func (g *Group) wakeWatchLocked(r *round) {
 	left := pure.VoteTimeout(g.config.VoteTimeout, r.ttl, 0) - r.waited()
-	g.wakeWatchAtLocked(r.at + max(tickLeast, min(tickMost, left)))
+	at := r.at + max(tickLeast, min(tickMost, left))
+	if ends := g.heedLocked(r.ctx); ends > r.at { // a release may be sent after that
+		at = min(at, ends)
+	}
+	g.wakeWatchAtLocked(at)
 }
 
 // wakeWatchAtLocked makes the watch run at the given time or earlier.
@@ -75,6 +83,7 @@ func (g *Group) tick() {
 	late := max(0, now-due-g.slack())
 	g.watcher.excused = pure.Excused(g.watcher.excused, late, now)
 	g.trimLocked()
+	g.watcher.ends.Store(int64(pure.Never))
 	next := g.expireLocked(now)
 	for _, n := range g.nodes {
 		next = min(next, n.superviseLocked(now, late))
@@ -124,11 +133,11 @@ func (g *Group) expireLocked(now time.Duration) time.Duration {
 
 // expireRoundLocked is expireLocked for one undecided round.
 func (g *Group) expireRoundLocked(r *round, now time.Duration, unread Set) time.Duration {
-	next := now + tickMost
 	if r.ctx != nil && r.ctx.Err() != nil {
 		r.conclude(cancelled)
-		return next
+		return now + tickMost
 	}
+	next := min(now+tickMost, g.heedLocked(r.ctx))
 	if young := r.at + pure.VoteTimeout(g.config.VoteTimeout, r.ttl, 0) - r.waited(); now < young {
 		return min(next, young) // whatever the node: with a thousand callers most are
 	}

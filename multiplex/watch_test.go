@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -85,4 +86,35 @@ func TestStarvedClientDoesNotWait_R6(t *testing.T) {
 			}, withConfig(func(config *Config) { config.VoteTimeout = configured }))
 		})
 	}
+}
+
+// A call whose nodes are silent returns when its context's deadline is over,
+// and not at the next regular look.
+func TestACallEndsWithItsDeadline_R5(t *testing.T) {
+	for _, after := range []time.Duration{300 * time.Microsecond, 700 * time.Microsecond, 2200 * time.Microsecond, 7900 * time.Microsecond, 13100 * time.Microsecond, 40300 * time.Microsecond} {
+		inBubble(t, 3, func(t *testing.T, c *cluster) {
+			for _, l := range c.links {
+				l.Latency(time.Minute, 0)
+			}
+			ctx, cancel := context.WithTimeout(background, after)
+			defer cancel()
+			var err error
+			spent := took(func() { _, err = c.claim(ctx, "k", "t", long) })
+			require.ErrorIs(t, err, context.DeadlineExceeded, after)
+			require.GreaterOrEqual(t, spent, after)
+			require.Less(t, spent-after, ms, after)
+		})
+	}
+}
+
+// A release that is sent after its context's deadline waits for the answers for
+// as long as one whose context was cancelled.
+func TestAReleaseAfterItsDeadlineMayBeAnswered_R9(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		receipt := c.mustClaim("k")
+		ctx, cancel := context.WithTimeout(background, 10*ms)
+		defer cancel()
+		time.Sleep(10*ms + trip) // and nothing is unanswered
+		require.NoError(t, c.release(ctx, "k", "t", long, receipt))
+	})
 }
