@@ -41,6 +41,9 @@ type ClaimKind struct {
 	// Numbered marks commands that give keys fencing numbers. They count only on
 	// nodes that have a floor (Config.Floors).
 	Numbered bool
+	// Placing marks commands whose refusals are wanted from a quorum of nodes:
+	// see the Mode of that name.
+	Placing bool
 }
 
 // An ExtendKind describes commands about a key that is held, other than its
@@ -137,7 +140,10 @@ func (v *verb) numbered() bool { return v.claim != nil && v.claim.Numbered }
 
 // mode says when the round is decided.
 func (v *verb) mode() Mode {
-	if v.claims() {
+	switch {
+	case v.claim != nil && v.claim.Placing:
+		return Placing
+	case v.claims():
 		return Claiming
 	}
 	return Confirming

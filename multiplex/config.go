@@ -85,6 +85,10 @@ type Config struct {
 	// of this process's, by their median, when that was measured again. It is
 	// called under the group's mutex: it must not wait, nor call the group.
 	OnClock func(ahead time.Duration)
+	// OnNumber, if not nil, is called with the highest fencing number that a
+	// quorum of nodes remember, or higher ones, when that was looked at. It is
+	// called as OnClock is.
+	OnNumber func(common int64)
 	// Durable is the set of nodes that keep their keys when they restart. They
 	// are not quarantined for that, but like other nodes until their deployment
 	// has been open for long enough (R29, R30). If zero, none.

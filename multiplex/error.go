@@ -257,6 +257,10 @@ var (
 // do not count (docs/fencing.md).
 var ErrNoFloor = errors.New("multiplex: the node has no floor for fencing numbers")
 
+// ErrUnbelieved is the cause if the node refused for a reason that cannot be
+// true: a number or a ticket beyond what an honest node can have granted (R33).
+var ErrUnbelieved = errors.New("multiplex: the node is not believed")
+
 // A PreflightError says why a server that answers gets no vote: what was
 // checked, what was found, and what to change. It unwraps to ErrNotMaster,
 // ErrSameNode, ErrMaxTTL, ErrDeployment or ErrPermissions. It has no key, token

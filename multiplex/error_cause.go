@@ -65,7 +65,8 @@ func demoted(err error) bool {
 // (R31).
 func outlookOf(err error) conn.Outlook {
 	for _, passing := range []error{
-		ErrConnecting, ErrTimeout, ErrSilent, ErrIndebted, ErrQuarantined, ErrUnopened, errForgot, errDisproved, errRewritten,
+		ErrConnecting, ErrTimeout, ErrSilent, ErrIndebted, ErrQuarantined, ErrUnopened, ErrUnbelieved, errForgot,
+		errDisproved, errRewritten,
 	} {
 		if errors.Is(err, passing) {
 			return conn.Passing
@@ -75,7 +76,7 @@ func outlookOf(err error) conn.Outlook {
 	case err == ErrDown:
 		return conn.Passing
 	case errors.Is(err, ErrNoFloor):
-		if errors.Is(err, errFloorLost) || errors.Is(err, errFloorWithoutRun) {
+		if errors.Is(err, errFloorLost) || errors.Is(err, errFloorWithoutRun) || errors.Is(err, errFloorBeyond) {
 			return conn.Lasting
 		}
 		return conn.Passing
@@ -112,6 +113,7 @@ func classOf(err error) string {
 		{ErrUnopened, "not open"},
 		{ErrQuarantined, "quarantined"},
 		{ErrNoFloor, "no floor"},
+		{ErrUnbelieved, "not believed"},
 		{ErrPermissions, "permissions"},
 		{conn.ErrProxy, "proxy"},
 	} {

@@ -49,7 +49,8 @@ type Status struct {
 	// second. It is zero if the server does not say.
 	Started time.Time
 	// Warnings lists what was noteworthy about the server when it was last
-	// connected (R22), one sentence each. The slice is the caller's.
+	// connected (R22), and why its grants of numbered claims do not count, one
+	// sentence each. The slice is the caller's.
 	Warnings []string
 }
 
@@ -69,6 +70,9 @@ func (g *Group) Nodes() []Status {
 		}
 		n.tellTrustLocked(&s, g.now())
 		s.Warnings = slices.Clone(n.trust.warnings)
+		if s.State == Up && g.fencing.floorless.Has(n.index) {
+			s.Warnings = append(s.Warnings, errtext.Text(n.floorlessLocked().err))
+		}
 		all = append(all, s)
 	}
 	return all

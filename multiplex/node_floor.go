@@ -22,6 +22,7 @@ type fencing struct {
 	floorless Set
 	floors    pure.Floors
 	clocks    pure.Clocks
+	ahead     time.Duration // of most nodes' clocks to this one
 }
 
 func newFencing(config *Config) fencing {
@@ -39,7 +40,7 @@ func (n *node) sightFloorLocked(l *look, now time.Duration) {
 	who, _ := g.quarantine.deployment.Identity()
 	seal := l.sighting.Seal
 	s := pure.Footing{
-		Record: l.record, Known: l.recorded == pure.SealSeen,
+		Record: l.record, Known: l.recorded == pure.SealSeen, Strange: l.recorded == pure.SealStrange,
 		Run: n.trust.Run, Durable: g.config.Durable.Has(n.index),
 	}
 	// The node's own account, written by clients that have watched it for as
@@ -50,7 +51,10 @@ func (n *node) sightFloorLocked(l *look, now time.Duration) {
 	if proved && seal.Identity == who && !g.quarantine.nodes.Has(n.index) {
 		s.Proof = l.seal
 	}
-	g.fencing.floors.Sight(n.index, s, l.asked, now)
+	g.fencing.floors.Sight(n.index, s, l.asked, now, g.nodesTimeLocked(now).UnixMicro())
+	if g.config.OnNumber != nil {
+		g.config.OnNumber(g.fencing.floors.Common())
+	}
 	g.judgeFloorsLocked()
 	g.giveFloorsLocked()
 }
@@ -143,11 +147,37 @@ func (n *node) floorLost() *fault {
 	return n.floorlessLocked()
 }
 
+// disbelieve takes in that a node refused a claim for a reason that cannot be
+// true (R33). It returns the cause of the vote that failed for that. If the
+// claim has a number, the node's record and clock are read again soon: it may be
+// this client that is wrong.
+func (n *node) disbelieve(r *round) *fault {
+	if !r.numbered() {
+		return placeBeyond
+	}
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.live.Has(n.index) {
+		n.trust.looks.Hasten(g.now())
+		g.wakeWatchAtLocked(n.trust.looks.Next)
+	}
+	return numberBeyond
+}
+
+// The causes of votes that failed since a node said what cannot be true.
+var (
+	numberBeyond = &fault{err: fmt.Errorf("%w: it remembers a fencing number that no clock accounts for, or its clock is more than a minute behind", ErrUnbelieved)}
+	placeBeyond  = &fault{err: fmt.Errorf("%w: it says that it let in a ticket that no caller has drawn", ErrUnbelieved)}
+)
+
 // floorlessLocked returns why a node that is up has no floor.
 func (n *node) floorlessLocked() *fault {
 	switch g := n.group; {
 	case n.trust.Run == "" && !g.config.Durable.Has(n.index):
 		return &fault{err: errFloorWithoutRun, tried: g.now()}
+	case g.fencing.floors.Beyond(n.index):
+		return &fault{err: errFloorBeyond, tried: g.now()}
 	case g.fencing.floors.Learnable(n.index):
 		return floorIsLearned
 	default:
@@ -159,6 +189,7 @@ func (n *node) floorlessLocked() *fault {
 var (
 	floorIsLearned     = &fault{err: fmt.Errorf("%w: it lost its memory, and learns from the others once its quarantine is over", ErrNoFloor)}
 	errFloorLost       = fmt.Errorf("%w: too few other nodes have one from which it could learn (redlock fence reset)", ErrNoFloor)
+	errFloorBeyond     = fmt.Errorf("%w: its record of numbers says what no clock accounts for, or is none (redlock fence reset)", ErrNoFloor)
 	errFloorWithoutRun = fmt.Errorf("%w: its run id may not be asked (allow INFO)", ErrNoFloor)
 )
 
@@ -170,7 +201,13 @@ func (n *node) readClockLocked(clock time.Time, asked time.Duration) {
 	}
 	now := g.now()
 	here := g.epoch.Round(0).Add((asked + now) / 2) // the epoch by its wall clock
-	g.config.OnClock(g.fencing.clocks.Take(n.index, pure.Reading{Ahead: clock.Sub(here), Trip: now - asked, At: now}))
+	g.fencing.ahead = g.fencing.clocks.Take(n.index, pure.Reading{Ahead: clock.Sub(here), Trip: now - asked, At: now})
+	g.config.OnClock(g.fencing.ahead)
+}
+
+// nodesTimeLocked returns the time by most nodes' clocks.
+func (g *Group) nodesTimeLocked(now time.Duration) time.Time {
+	return g.epoch.Round(0).Add(now + g.fencing.ahead)
 }
 
 // tellClock reads the reply to TIME.

@@ -191,6 +191,9 @@ func (n *node) confirm(r *round, vote Vote) {
 	case Floorless:
 		n.cast(r, Failed, n.floorLost())
 		return
+	case Beyond:
+		n.cast(r, Failed, n.disbelieve(r))
+		return
 	}
 	n.cast(r, vote, nil)
 }

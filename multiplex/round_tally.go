@@ -50,6 +50,9 @@ const (
 	// Floorless means that the key was set, but the node has no floor for
 	// fencing numbers. It does not count (docs/fencing.md).
 	Floorless
+	// Beyond means that the node refused for a reason that cannot be true. That
+	// is a failure of the node, not an answer (R33).
+	Beyond
 )
 
 // A Mode says when a round is decided.
@@ -63,6 +66,10 @@ const (
 	// grant, it still waits while refusals may prove that the key is not ours,
 	// since "not yours" and "unknown" call for different actions (R9, R12).
 	Confirming
+	// Placing is Claiming for a command whose refusals say more than no, of
+	// which a quorum is wanted: it is not decided by refusals until a quorum of
+	// nodes has answered. With an odd number of nodes that makes no difference.
+	Placing
 )
 
 // A Verdict is the outcome of a round.
@@ -120,6 +127,9 @@ func (t Tally) Verdict(quorum int, mode Mode) Verdict {
 	}
 	if t.Failed >= blocking {
 		return Undecided
+	}
+	if mode == Placing && t.Nodes-pending < quorum {
+		return Open
 	}
 	return Lost
 }

@@ -51,6 +51,8 @@ func bruteVerdict(t Tally, mode Mode) Verdict {
 		return Open
 	case mode == Confirming, t.Failed >= keepsMajorityAway: // R12: failures alone make it impossible
 		return Undecided
+	case mode == Placing && t.Granted+t.Refused+t.Failed < majority: // a quorum is to say where the caller stands
+		return Open
 	}
 	return Lost
 }
@@ -94,13 +96,13 @@ func TestHinges(t *testing.T) {
 func TestVerdictIsWhatTheRulesSay(t *testing.T) {
 	cases := 0
 	everyTally(func(votes Tally) {
-		for _, mode := range []Mode{Claiming, Confirming} {
+		for _, mode := range []Mode{Claiming, Confirming, Placing} {
 			cases++
 			got := votes.Verdict(Quorum(votes.Nodes), mode)
 			require.Equal(t, bruteVerdict(votes, mode), got, "%+v, mode %d", votes, mode)
 		}
 	})
-	require.Equal(t, 2*125, cases)
+	require.Equal(t, 3*125, cases)
 }
 
 // A verdict is never revised (R5): the round ends with the first one. One
@@ -109,7 +111,7 @@ func TestVerdictIsWhatTheRulesSay(t *testing.T) {
 // continued.
 func TestVerdictIsMonotonic(t *testing.T) {
 	everyTally(func(votes Tally) {
-		for _, mode := range []Mode{Claiming, Confirming} {
+		for _, mode := range []Mode{Claiming, Confirming, Placing} {
 			q := Quorum(votes.Nodes)
 			before := votes.Verdict(q, mode)
 			if before == Open || votes.Granted+votes.Refused+votes.Failed == votes.Nodes {
@@ -121,7 +123,7 @@ func TestVerdictIsMonotonic(t *testing.T) {
 				{votes.Nodes, votes.Granted, votes.Refused, votes.Failed + 1},
 			} {
 				after := next.Verdict(q, mode)
-				if mode == Claiming && before == Lost && after == Undecided {
+				if mode != Confirming && before == Lost && after == Undecided {
 					require.Greater(t, next.Failed, votes.Failed)
 					continue
 				}
@@ -137,7 +139,7 @@ func TestEveryRoundTerminates(t *testing.T) {
 	for n := 1; n <= MaxNodes; n++ {
 		for g := 0; g <= n; g++ {
 			for r := 0; g+r <= n; r++ {
-				for _, mode := range []Mode{Claiming, Confirming} {
+				for _, mode := range []Mode{Claiming, Confirming, Placing} {
 					full := Tally{n, g, r, n - g - r}
 					require.NotEqual(t, Open, full.Verdict(Quorum(n), mode), "%+v", full)
 				}

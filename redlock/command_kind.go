@@ -16,6 +16,7 @@ var (
 	// The commands of the locks of a Locker: readers, writers, permits and fair
 	// locks. Writers and fair locks are extended as plain locks are.
 	lockerKind        = &multiplex.ClaimKind{Kind: acquireAllKind.Kind, Undo: releaseLockerKind, Telling: true}
+	fairKind          = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeFair, Script: true}, Undo: releaseLockerKind, Telling: true, Placing: true}
 	downgradeKind     = &multiplex.ClaimKind{Kind: scripted, Undo: releaseLockerKind}
 	extendLockerKind  = &multiplex.ExtendKind{Kind: scripted}
 	releaseLockerKind = &multiplex.ReleaseKind{Kind: scripted}

@@ -27,7 +27,8 @@ import (
 //   - Connecting to the nodes: Username, Password, TLS, NetDial, DialTimeout,
 //     ClientName, ProbeAfter, Portable, Owner.
 //   - Votes and attempts: NodeTimeout, MinValidity, MaxWait, FailFast,
-//     MaxTries, Poll, HandOver, RetryDelayMin, RetryDelayMax, Fenced.
+//     MaxTries, Poll, HandOver, FairLease, RetryDelayMin, RetryDelayMax,
+//     Fenced.
 //   - Shutdown and observation: ReleaseOnClose, Logger, Tracer.
 //   - Exceptions: Allow.
 type Config struct {
@@ -127,6 +128,11 @@ type Config struct {
 	// keep the lock for less: of two clients each has it for about half of the
 	// time. If zero, 50 ms. If negative, every grant asks the nodes.
 	HandOver time.Duration
+	// FairLease is how long a caller of Client.Fair keeps its place while it
+	// reaches no quorum of nodes, and for how long one that has died stops the
+	// others: from 500 ms to a minute. Where nodes or networks are often away
+	// for longer than that, set more. Clients may differ. If zero, 500 ms.
+	FairLease time.Duration
 	// RetryDelayMin and RetryDelayMax bound the random delay before Acquire
 	// retries where the nodes do not tell it when to: with MaxTries or Poll,
 	// without a quorum, or over RESP2. The delay is at least twice the usual
@@ -224,6 +230,9 @@ func (config *Config) complete() {
 	if config.MaxTTL == 0 && !config.Forgetful {
 		config.MaxTTL = DefaultMaxTTL
 	}
+	if config.FairLease == 0 {
+		config.FairLease = leaseTime
+	}
 	if config.DriftFactor == 0 {
 		config.DriftFactor = pure.DefaultDriftFactor
 	}
@@ -264,6 +273,9 @@ func (config *Config) check() error {
 		if limit.value < 0 {
 			return fmt.Errorf("%s is negative: %v", limit.name, limit.value)
 		}
+	}
+	if lease := config.FairLease; lease < leastLease || lease > mostLease {
+		return fmt.Errorf("FairLease is %v: it must be from %v to %v", lease, leastLease, mostLease)
 	}
 	if config.Forgetful && config.MaxTTL > 0 {
 		return errors.New("both MaxTTL and Forgetful are set")

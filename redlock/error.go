@@ -106,6 +106,11 @@ var (
 	// The text says whether it learns them from the others or an operator must
 	// reset the fence (ResetFence).
 	ErrNoFloor = multiplex.ErrNoFloor
+	// ErrUnbelieved is the cause of a node that refused for a reason that cannot
+	// be true: a fencing number, or a ticket of Client.Fair, beyond what an
+	// honest node can have granted (R33). It may also be that its clock is more
+	// than a minute behind those of the others.
+	ErrUnbelieved = multiplex.ErrUnbelieved
 )
 
 // A ResourceError adds the resource to the error of a call. Every error of a

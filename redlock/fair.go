@@ -3,6 +3,7 @@ package redlock
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,10 +22,11 @@ import (
 // Fair returns the Locker of a lock whose callers are served in the order in
 // which they came, in all processes: a caller that a quorum of nodes has let
 // into the queue gets the lock before each that asks later. A caller leaves the
-// queue when its context ends; one that has died, or is cut off from a quorum,
-// loses its place half a second later, and stops the others until then. One
-// that has always been too far from a quorum for its TTL goes to the end of the
-// queue each time. TryAcquire and TryHold get the lock only if no caller waits,
+// queue when its context ends; one that has died loses its place when its lease
+// ends (Config.FairLease), half a second later, and stops the others until then.
+// So does one that reaches no quorum for that time: others overtake it, though
+// its place was confirmed. One that has always been too far from a quorum for
+// its TTL goes to the end of the queue each time. TryAcquire and TryHold get the lock only if no caller waits,
 // and take no place.
 //
 // While it waits, each caller asks the nodes several times a second, and when
@@ -41,9 +43,12 @@ func (c *Client) Fair(name string) Locker {
 }
 
 const (
-	// leaseTime is how long a waiter keeps its place without an attempt that
-	// renews its lease. Attempts in the first quarter do not: see ask_fair.lua.
+	// leaseTime is Config.FairLease if it is not set: how long a waiter keeps its
+	// place without an attempt that renews its lease. Attempts in the first
+	// quarter do not: see ask_fair.lua.
 	leaseTime = 500 * time.Millisecond
+	// leastLease and mostLease bound Config.FairLease.
+	leastLease, mostLease = leaseTime, time.Minute
 	// askTime is the time from the beginning of one attempt to that of the next
 	// at the latest, unless the attempt itself takes longer. So a node that
 	// misses one question gets the next with a fifth of the lease left. Where a
@@ -59,6 +64,7 @@ const (
 
 // A turn is the place of one call in a queue. The call's goroutine owns it.
 type turn struct {
+	nodes  int   // of the client
 	waiter Token // names the caller
 	ticket int64
 	asked  multiplex.Set // nodes that may have it in their queues
@@ -74,7 +80,7 @@ func (t *turn) waiting() bool { return t != nil && !t.over }
 // queueUp returns the form of a call that waits.
 func (c *Client) queueUp(f *form) *form {
 	own := *f
-	own.turn = &turn{waiter: c.tokens.next(), ticket: c.tickets.Next(time.Now())}
+	own.turn = &turn{nodes: len(c.config.Nodes), waiter: c.tokens.next(), ticket: c.tickets.Next(time.Now())}
 	return &own
 }
 
@@ -88,7 +94,7 @@ func (c *Client) leaveQueue(r *request) {
 	var room [largeRoom]byte
 	c.group.Tell(releaseLockerKind, &multiplex.Command{
 		Encoded: c.appendReleaseFair(room[:0], &lock, true),
-		TTL:     leaseTime,
+		TTL:     c.config.FairLease,
 		Receipt: multiplex.Receipt{Sent: r.form.turn.asked},
 	})
 }
@@ -155,9 +161,8 @@ func (c *Client) redraw(t *turn, late int64, spent time.Duration) {
 // queuePlaces are what the nodes said of a caller's place.
 type queuePlaces struct {
 	standings [multiplex.MaxNodes]standing // by node
+	lates     [multiplex.MaxNodes]int64    // later tickets that were let in, by node
 	admitted  multiplex.Set
-	passed    multiplex.Set
-	late      int64
 }
 
 // A standing is a caller's place, 0 if it is not known, and the waiter before
@@ -176,14 +181,11 @@ const (
 )
 
 // hear takes what one node said with a code. It reports whether the text is the
-// value that is in the way. A ticket that no other can pass is none of ours: it
-// counts as if the node had let the caller in (R32).
+// value that is in the way.
 func (p *queuePlaces) hear(node, code int, text []byte) bool {
 	if code == fairLate {
-		if late, err := strconv.ParseInt(string(text), 10, 64); err == nil && 0 < late && late < pure.LastNumber {
-			p.late, p.passed = max(p.late, late), p.passed.Add(node)
-			return false
-		}
+		p.lates[node], _ = readTicket(text)
+		return false
 	}
 	p.admitted = p.admitted.Add(node)
 	switch code {
@@ -194,6 +196,45 @@ func (p *queuePlaces) hear(node, code int, text []byte) bool {
 		p.standings[node] = readStanding(text)
 	}
 	return false
+}
+
+// readTicket reads the ticket behind fairLate.
+func readTicket(text []byte) (ticket int64, ok bool) {
+	ticket, err := strconv.ParseInt(string(text), 10, 64)
+	return ticket, err == nil && 0 < ticket && ticket <= pure.MostNumber
+}
+
+// judgeFair is judgeAll for ask_fair.lua. A ticket that is none, or above which
+// there are too few, was let in by no honest node (R33).
+func judgeFair(v resp.Value) multiplex.Vote {
+	if blocks(v) {
+		if code, text := readBlocker(v.Bytes()); code == fairLate {
+			if _, ok := readTicket(text); !ok {
+				return multiplex.Beyond
+			}
+		}
+	}
+	return judgeAll(v)
+}
+
+// ticketBelief is how far ahead of this client's clock a ticket may be that one
+// node alone says to have let in: as far as clients' clocks may be apart.
+const ticketBelief = 24 * time.Hour
+
+// passed returns the nodes that say that they have let in a later ticket, and
+// the latest one. What one node says, and neither the clock nor so many others
+// that one of them is in each quorum, is passed over: the node has not answered
+// (R33).
+func (p *queuePlaces) passed(nodes int, now time.Time) (by multiplex.Set, late int64) {
+	said := slices.Clone(p.lates[:nodes])
+	slices.Sort(said)
+	believed := max(now.Add(ticketBelief).UnixMicro(), said[multiplex.Quorum(nodes)-1])
+	for node, ticket := range p.lates[:nodes] {
+		if ticket > 0 && ticket <= believed {
+			by, late = by.Add(node), max(late, ticket)
+		}
+	}
+	return by, late
 }
 
 // readStanding reads the text behind fairQueued.
@@ -210,7 +251,8 @@ func (p *queuePlaces) tell(held *HeldError, f *form) {
 	if f.turn == nil {
 		return // it has no place
 	}
-	held.hint.late, held.hint.admitted, held.hint.passed = p.late, p.admitted, p.passed
+	held.hint.passed, held.hint.late = p.passed(f.turn.nodes, time.Now())
+	held.hint.admitted = p.admitted
 	most := mostOf(p.standings[:])
 	held.Admitted, held.Place = p.admitted.Len(), most.place
 	if most.place > 1 {
@@ -237,7 +279,7 @@ func (l *Lock) claimFair(dst []byte) multiplex.Encoded {
 	dst = resp.AppendBulkString(dst, string(t.waiter[:]))
 	dst = appendInteger(dst, t.ticket)
 	dst = resp.AppendBulkString(dst, mode)
-	dst = appendMilliseconds(dst, leaseTime)
+	dst = appendMilliseconds(dst, c.config.FairLease)
 	return multiplex.Encoded{Bytes: c.appendKeyWith(dst, l.resource, leaseSuffix)}
 }
 

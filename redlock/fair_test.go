@@ -281,7 +281,7 @@ func TestAWaiterKeepsItsPlaceWithoutAQuorum(t *testing.T) {
 		}()
 		time.Sleep(20 * ms)
 		for _, n := range m.nodes[1:] {
-			n.Refuse("-ERR no", "EVALSHA")
+			n.Refuse("-LOADING for a while", "EVALSHA") // which ends no wait (R31)
 		}
 		for range 1000 {
 			time.Sleep(10 * ms)
@@ -651,21 +651,58 @@ func TestNoNodeTakesAPlace_R32(t *testing.T) {
 	})
 }
 
-// Of an even number of nodes, fewer than a quorum decide that the lock is held.
-// A caller that they have let in asks again under the same name, until a quorum
-// has.
-func TestPlaceOnHalfOfTheNodes(t *testing.T) {
-	simulated(t, 4, func(t *testing.T, m *memory) {
-		place, ask := asks(t, m)
-		waiter := place.waiter
-		for i := range 2 {
+// Of an even number of nodes, fewer than a quorum can refuse the lock. A caller
+// still hears a quorum of them, so it knows of its place from its first attempt.
+func TestPlaceOfAnEvenNumberOfNodes_R33(t *testing.T) {
+	for _, nodes := range []int{2, 4} {
+		simulated(t, nodes, func(t *testing.T, m *memory) {
+			place, ask := asks(t, m)
 			for node := range m.nodes {
-				m.delay(node, time.Duration(2+10*((node/2+i)%2))*ms)
+				m.delay(node, time.Duration(2+node)*ms)
 			}
 			ask()
-			require.Equal(t, waiter, place.waiter)
-			require.Equal(t, i > 0, place.kept)
+			require.True(t, place.kept)
+			_, err := m.client(t, Config{MaxTries: 1}).Fair("r").Acquire(t.Context(), time.Minute)
+			var held *HeldError
+			require.ErrorAs(t, err, &held)
+			require.Equal(t, multiplex.Quorum(nodes), held.Admitted)
+			require.Equal(t, 2, held.Place)
+		})
+	}
+}
+
+// With two nodes, one that restarts empty shuffles no queue: it gets all
+// callers back in their order, whichever asks it first.
+func TestEmptyRestartOfOneOfTwo_R33(t *testing.T) {
+	simulated(t, 2, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{Forgetful: true})
+		held, err := c.Fair("r").TryAcquire(t.Context(), time.Minute)
+		require.NoError(t, err)
+		var mu sync.Mutex
+		var served []int
+		var wg sync.WaitGroup
+		for i := range 12 {
+			wg.Go(func() {
+				lock, err := c.Fair("r").Acquire(t.Context(), time.Minute)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				served = append(served, i)
+				mu.Unlock()
+				if err := lock.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(10 * ms)
 		}
+		m.nodes[1].Restart()
+		time.Sleep(time.Second)
+		_ = held.Release(t.Context()) // one of the nodes has forgotten it
+		wg.Wait()
+		require.Len(t, served, 12)
+		require.IsIncreasing(t, served)
 	})
 }
 
@@ -674,7 +711,7 @@ func TestPlaceOnHalfOfTheNodes(t *testing.T) {
 func TestTicketsOfAnySize_R32(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
-		far := []string{"9007199254740000", "9223372036854775807"} // the first is below pure.LastNumber
+		far := []string{"9007199164740000", "9223372036854775807"} // the first is below pure.MostNumber
 		for i, text := range far {
 			m.nodes[i].DB().Set("r:redlock:ticket", text, 0)
 		}
@@ -692,6 +729,138 @@ func TestTicketsOfAnySize_R32(t *testing.T) {
 		_, err = c.Fair("t").Acquire(t.Context(), time.Minute)
 		require.NoError(t, err)
 	})
+}
+
+// Tickets that one node names beyond belief move no caller, and do not mix up
+// those that a quorum has let in: such an answer is none (R33).
+func TestANodeThatLiesAboutTickets_R33(t *testing.T) {
+	for name, lie := range map[string]func() string{
+		"the last":         func() string { return fmt.Sprint("3 ", int64(pure.LastNumber)) },
+		"before the last":  func() string { return fmt.Sprint("3 ", int64(pure.LastNumber)-1) },
+		"the most":         func() string { return fmt.Sprint("3 ", int64(pure.MostNumber)) },
+		"a year from now":  func() string { return fmt.Sprint("3 ", time.Now().Add(365*24*time.Hour).UnixMicro()) },
+		"no number at all": func() string { return "3 x" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				c := m.client(t, Config{})
+				held, err := c.Fair("r").TryAcquire(t.Context(), time.Minute)
+				require.NoError(t, err)
+				m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+					return resp.AppendBulkString(nil, lie()), args[0] == "EVALSHA" && args[1] == askFairScript.digest
+				})
+				var mu sync.Mutex
+				var served []int
+				var wg sync.WaitGroup
+				for i := range 20 {
+					wg.Go(func() {
+						lock, err := c.Fair("r").Acquire(t.Context(), time.Minute)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						served = append(served, i)
+						mu.Unlock()
+						if err := lock.Release(t.Context()); err != nil {
+							t.Error(err)
+						}
+					})
+					time.Sleep(200 * ms) // until a quorum has let it in
+				}
+				for _, n := range m.nodes[1:] {
+					text, _ := n.Get("r" + ticketSuffix)
+					require.Less(t, text, fmt.Sprint(time.Now().Add(ticketBelief).UnixMicro()), "no honest node has taken it over")
+				}
+				require.NoError(t, held.Release(t.Context()))
+				wg.Wait()
+				require.IsIncreasing(t, served)
+			})
+		})
+	}
+}
+
+// What so many nodes say that one of them is in each quorum is believed, however
+// wrong the caller's clock is; what one says alone, as far as clocks may be
+// apart (R33).
+func TestLateTicketsThatAreBelieved_R33(t *testing.T) {
+	now := time.Now()
+	far, near := now.Add(48*time.Hour).UnixMicro(), now.Add(ticketBelief).UnixMicro()
+	for name, c := range map[string]struct {
+		lates []int64
+		by    multiplex.Set
+		late  int64
+	}{
+		"none":                  {[]int64{0, 0, 0}, 0, 0},
+		"one, near":             {[]int64{0, near, 0}, 0b010, near},
+		"one, far":              {[]int64{0, near + 1, 0}, 0, 0},
+		"one far, and one near": {[]int64{far, near, 0}, 0b010, near},
+		"two, far":              {[]int64{far, far + 5, 0}, 0b001, far},
+		"three, far":            {[]int64{far, far + 5, far + 3}, 0b101, far + 3},
+		"of two, one":           {[]int64{far, 0}, 0b01, far},
+		"of two, both":          {[]int64{far, far + 5}, 0b11, far + 5},
+		"of four, two":          {[]int64{far, far + 5, 0, 0}, 0b0001, far},
+		"of one":                {[]int64{far}, 0b1, far},
+	} {
+		var p queuePlaces
+		copy(p.lates[:], c.lates)
+		by, late := p.passed(len(c.lates), now)
+		require.Equal(t, c.by, by, name)
+		require.Equal(t, c.late, late, name)
+	}
+}
+
+// The lease is as long as it is set: a caller that reaches no quorum for a
+// while keeps its place, and one that has died stops the others for as long.
+func TestFairLeaseIsSet(t *testing.T) {
+	for _, lease := range []time.Duration{0, 5 * time.Second} {
+		simulated(t, 3, func(t *testing.T, m *memory) {
+			c := m.client(t, Config{FairLease: lease})
+			held, err := c.Fair("r").TryAcquire(t.Context(), time.Minute)
+			require.NoError(t, err)
+			first, network := m.apartPlain(t, Config{FairLease: lease})
+			var mu sync.Mutex
+			var served []string
+			var wg sync.WaitGroup
+			wait := func(name string, c *Client) {
+				wg.Go(func() {
+					lock, err := c.Fair("r").Acquire(t.Context(), time.Minute)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					served = append(served, name)
+					mu.Unlock()
+					_ = lock.Release(t.Context())
+				})
+				time.Sleep(100 * ms)
+			}
+			wait("first", first)
+			wait("second", c)
+			for _, n := range m.nodes {
+				network.At(n.Addr()).Refuse(true)
+				network.At(n.Addr()).Reset()
+			}
+			time.Sleep(2 * time.Second)
+			require.NoError(t, held.Release(t.Context()))
+			time.Sleep(100 * ms)
+			for _, n := range m.nodes {
+				network.At(n.Addr()).Refuse(false)
+			}
+			wg.Wait()
+			if lease == 0 {
+				require.Equal(t, []string{"second", "first"}, served)
+			} else {
+				require.Equal(t, []string{"first", "second"}, served)
+			}
+		})
+	}
+	for _, lease := range []time.Duration{leastLease - 1, mostLease + 1, -time.Second} {
+		_, err := New(t.Context(), Config{Nodes: Nodes("redis://a"), FairLease: lease})
+		require.ErrorIs(t, err, ErrConfig)
+		require.ErrorContains(t, err, "FairLease")
+	}
 }
 
 // With nodes that stop and lose their connections, two callers never have the

@@ -20,11 +20,12 @@ import (
 // A fence is what a client with Config.Fenced has besides.
 type fence struct {
 	*pure.Numbers
+	beliefs       *pure.Beliefs
 	kind, allKind *multiplex.ClaimKind // of one resource, and of several
 }
 
 func newFence() *fence {
-	f := &fence{Numbers: pure.NewNumbers(time.Now())}
+	f := &fence{Numbers: pure.NewNumbers(time.Now()), beliefs: pure.NewBeliefs(time.Now())}
 	kind := multiplex.Kind{Judge: f.judge, Script: true}
 	f.kind = &multiplex.ClaimKind{Kind: kind, Undo: releaseKind, Telling: true, Numbered: true}
 	f.allKind = &multiplex.ClaimKind{Kind: kind, Undo: releaseAllKind, Telling: true, Numbered: true}
@@ -35,7 +36,7 @@ const (
 	// fenceLead is how far a number may be ahead of a node's clock. It bounds
 	// what a clock that was set does to the numbers, and is no matter of
 	// safety.
-	fenceLead = time.Minute
+	fenceLead = 2 * pure.FenceLead
 	// fencePeriod is for how long at least a node remembers a resource's last
 	// number by itself. All clients use the same.
 	fencePeriod = 24 * time.Hour
@@ -105,10 +106,12 @@ func (f *fence) judge(v resp.Value) multiplex.Vote {
 		return multiplex.Granted
 	case code == fenceFloorless:
 		return multiplex.Floorless
+	// A number of ours is not too far ahead of an honest node whose clock is
+	// right, nor is one that such a node has granted beyond belief (R33).
+	case code == fenceAhead || !f.beliefs.Believes(number, time.Now()):
+		return multiplex.Beyond
 	case code == fenceStale:
 		f.Stale(number)
-	case code == fenceAhead:
-		f.TooFarAhead(number, time.Now())
 	default:
 		f.Learn(number)
 	}
@@ -149,7 +152,9 @@ func (f *fence) configure(group *multiplex.Config, prefix string) {
 		return
 	}
 	group.Floors = multiplex.Floors{Read: readRecord(prefix), Write: writeFloor(prefix)}
-	group.OnClock = f.Correct
+	numbers := f.Numbers
+	group.OnClock = func(ahead time.Duration) { numbers.Correct(ahead); f.beliefs.Correct(ahead) }
+	group.OnNumber = f.beliefs.Agree
 }
 
 // readRecord returns the command that reads a node's record.
@@ -158,10 +163,16 @@ func readRecord(prefix string) []byte { return resp.AppendCommand(nil, "GET", pr
 // writeFloor returns what encodes a call of floor.lua.
 func writeFloor(prefix string) func(seal, run string, floor int64) []byte {
 	return func(seal, run string, floor int64) []byte {
-		if run == "" {
-			run = pure.NoRun
-		}
-		return resp.AppendCommand(nil, "EVALSHA", floorScript.digest, "2", prefix+recordName, prefix+sealName,
-			seal, run, strconv.FormatInt(floor, 10))
+		return appendFloor(prefix, seal, run, strconv.FormatInt(floor, 10))
 	}
+}
+
+// appendFloor encodes a call of floor.lua for the process with a run id, with
+// its last arguments.
+func appendFloor(prefix, seal, run string, numbers ...string) []byte {
+	if run == "" {
+		run = pure.NoRun
+	}
+	args := append([]string{"EVALSHA", floorScript.digest, "2", prefix + recordName, prefix + sealName, seal, run}, numbers...)
+	return resp.AppendCommand(nil, args...)
 }

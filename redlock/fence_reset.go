@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redmux/redmux/conn"
@@ -24,33 +25,42 @@ type FenceNode struct {
 	Addr    string // without credentials
 	Highest uint64 // no number that it remembered was higher; 0 if none
 	Floored bool   // it had a floor, so that its grants counted
+	// Beyond says that its record could not be true, or was none: a new one has
+	// taken its place.
+	Beyond bool
 }
 
 // ResetFence makes the nodes grant fencing numbers again after so many of them
 // lost their memory that the others cannot make up for it: more than ⌊N/2⌋ of N
 // nodes between two moments when all counted, so with one node always. It is
-// also how a deployment that was opened without floors gets them.
+// also how a deployment that was opened without floors gets them, and the way
+// out where a node's record says what cannot be true (R33).
 // Until then, locks of clients with Config.Fenced end with ErrNoQuorum, whose
 // causes are ErrNoFloor.
 //
-// The new floor is the highest of the numbers that the nodes remember, of their
-// clocks a minute from now, in microseconds, and of least. So numbers go on
-// rising if no lost one was further ahead of the clocks. Where that is not
-// certain, ask the protected resources for the highest number that they have
-// seen, and pass it as least.
+// The new floor is the highest of the numbers that the nodes remember, of the
+// clock of most of them a minute from now, in microseconds, and of least. So
+// numbers go on rising if no lost one was further ahead of the clocks. Where
+// that is not certain, ask the protected resources for the highest number that
+// they have seen, and pass it as least.
+//
+// One node alone is not believed to remember a number that is more than a day
+// ahead of the clocks: its record is replaced, and FenceNode.Beyond says so. If
+// the clocks were set back by more than a day, that number was right: pass it as
+// least.
 //
 // ResetFence needs all nodes, each of them up, of this deployment, and out of
 // quarantine: otherwise it changes nothing, and the error is ErrNoQuorum, with
-// the cause for each node. Nor does it change anything if no number would be
-// left above the floor (ErrNoFloor). If it fails while it writes, some nodes
-// have the new floor, which does no harm: call it again. It never lowers a
-// floor. ctx bounds the call. Nothing is left running when it returns.
+// the cause for each node. least must leave numbers above it (ErrConfig). If it
+// fails while it writes, some nodes have the new floor, which does no harm: call
+// it again. It lowers no floor but that of a record which it replaces. ctx
+// bounds the call. Nothing is left running when it returns.
 func ResetFence(ctx context.Context, config Config, least uint64) (FenceReset, error) {
 	switch {
 	case config.Forgetful:
 		return FenceReset{}, configError(errors.New("with Forgetful there are no fencing numbers"))
-	case least >= pure.LastNumber:
-		return FenceReset{}, configError(fmt.Errorf("no fencing number is above %d: the last one is %d", least, uint64(pure.LastNumber)))
+	case least > uint64(pure.MostNumber):
+		return FenceReset{}, configError(fmt.Errorf("too few fencing numbers are above %d: the last one is %d", least, uint64(pure.LastNumber)))
 	}
 	config.Fenced = false // for this client, the nodes count without a floor
 	c, err := New(ctx, config)
@@ -61,7 +71,7 @@ func ResetFence(ctx context.Context, config Config, least uint64) (FenceReset, e
 	if err := c.awaitEvery(ctx); err != nil {
 		return FenceReset{}, err
 	}
-	return c.raiseFloors(ctx, int64(least), fenceLead)
+	return c.raiseFloors(ctx, int64(least), pure.FenceLead)
 }
 
 // resetPatience bounds the wait for all nodes.
@@ -100,8 +110,31 @@ const (
 	raiseTakes = 3 * time.Second
 )
 
-// raiseFloors gives all nodes the same floor: the highest of least, of what
-// they remember, and of their clocks some time from now.
+// resetBelief is how far ahead of the clocks a number may be that one node
+// alone remembers, for an operator who resets the numbers: more than by what a
+// clock is usually set back. A client believes less (pure.Belief).
+const resetBelief = 24 * time.Hour
+
+// newFloor returns the floor that all nodes get: the highest of least, of the
+// numbers that they remember and that are believed, and of the clock of most of
+// them some time from now. No number above most is believed of one node (R33).
+func newFloor(found []foundFloor, least int64, lead time.Duration) (floor, most int64) {
+	clocks, said := make([]int64, len(found)), make([]int64, len(found))
+	for i := range found {
+		clocks[i], said[i] = found[i].clock.UnixMicro(), found[i].record.High()
+	}
+	clock := min(pure.CommonOf(clocks), pure.MostNumber-resetBelief.Microseconds())
+	most = pure.Believable(clock+resetBelief.Microseconds(), max(least, pure.CommonOf(said)))
+	floor = max(least, clock+lead.Microseconds())
+	for i := range found {
+		if high := found[i].record.High(); high <= most {
+			floor = max(floor, high)
+		}
+	}
+	return floor, most
+}
+
+// raiseFloors gives all nodes the same floor.
 func (c *Client) raiseFloors(ctx context.Context, least int64, lead time.Duration) (FenceReset, error) {
 	ctx, cancel := context.WithTimeout(ctx, raiseTakes)
 	defer cancel()
@@ -111,18 +144,12 @@ func (c *Client) raiseFloors(ctx context.Context, least int64, lead time.Duratio
 		if err != nil {
 			return FenceReset{}, err
 		}
-		floor := least
-		for i := range found {
-			floor = max(floor, found[i].record.High(), found[i].clock.Add(lead).UnixMicro())
-			if floor >= pure.LastNumber {
-				return FenceReset{}, errtext.Wrap("redlock: "+found[i].addr+" remembers the last fencing number or shows a clock there", ErrNoFloor)
-			}
-		}
+		floor, most := newFloor(found, least, lead)
 		if done.Nodes == nil {
-			done.Nodes = nodesOf(found)
+			done.Nodes = nodesOf(found, most)
 		}
 		done.Floor = uint64(floor)
-		changed, err := c.writeFloors(ctx, found, floor)
+		changed, err := c.writeFloors(ctx, found, floor, most)
 		if err == nil && !changed {
 			return done, nil
 		}
@@ -136,12 +163,15 @@ func (c *Client) raiseFloors(ctx context.Context, least int64, lead time.Duratio
 type foundFloor struct {
 	addr, run, seal string
 	record          pure.Record
+	strange         bool // the record is none
 	clock           time.Time
 }
 
-func nodesOf(found []foundFloor) (all []FenceNode) {
+func nodesOf(found []foundFloor, most int64) (all []FenceNode) {
 	for _, f := range found {
-		all = append(all, FenceNode{f.addr, uint64(f.record.High()), f.record.Floored(f.run, false)})
+		beyond := f.strange || f.record.High() > most
+		floored := !beyond && f.record.Floored(f.run, false)
+		all = append(all, FenceNode{f.addr, uint64(f.record.High()), floored, beyond})
 	}
 	return all
 }
@@ -165,15 +195,22 @@ func (c *Client) lookAtFloors(ctx context.Context) ([]foundFloor, error) {
 		readRecord(c.config.Prefix), resp.AppendCommand(nil, "GET", c.config.Prefix+sealName), resp.AppendCommand(nil, "TIME"),
 	}
 	silent := c.group.Query(ctx, questions, func(node, question int, v resp.Value) error {
+		f := &found[node]
+		if question == 0 && conn.ClassOf(v) == conn.ClassWrongType {
+			f.strange = true
+			return nil
+		}
 		if v.IsError() {
 			errs[node] = &multiplex.RefusalError{Class: conn.ClassOf(v)}
 			return nil
 		}
-		f := &found[node]
 		var err error
 		switch {
 		case question == 0 && !v.IsNull():
-			f.record, err = pure.ParseRecord(string(v.Bytes()))
+			record, strange := pure.ParseRecord(string(v.Bytes()))
+			if f.strange = strange != nil; !f.strange {
+				f.record = record
+			}
 		case question == 1:
 			f.seal = string(v.Bytes())
 		case question == 2:
@@ -189,11 +226,12 @@ func (c *Client) lookAtFloors(ctx context.Context) ([]foundFloor, error) {
 
 // writeFloors writes the floor on each node. changed reports that a node's seal
 // is not what was found.
-func (c *Client) writeFloors(ctx context.Context, found []foundFloor, floor int64) (changed bool, err error) {
+// Numbers above most are replaced.
+func (c *Client) writeFloors(ctx context.Context, found []foundFloor, floor, most int64) (changed bool, err error) {
 	errs := make([]error, len(found))
-	write := writeFloor(c.config.Prefix)
 	silent := c.group.QueryEach(ctx, 2, func(node int) [][]byte {
-		return [][]byte{loadFloor, write(found[node].seal, found[node].run, floor)}
+		write := appendFloor(c.config.Prefix, found[node].seal, found[node].run, strconv.FormatInt(floor, 10), strconv.FormatInt(most, 10))
+		return [][]byte{loadFloor, write}
 	}, func(node, question int, v resp.Value) error {
 		count, ok := v.Int64()
 		switch {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/require"
@@ -145,14 +146,18 @@ func TestFenceLearnsFromLateAnswers(t *testing.T) {
 	})
 }
 
-// A clock that is far ahead is corrected, and its numbers are of no harm.
+// A number that is far ahead of most nodes' clocks is granted by none of them.
+// The clock is corrected, and no harm is left.
 func TestFenceOfAClientThatIsFarAhead(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.opened(t, fenced()), m.client(t, fenced())
-		lag(a, 24*365*time.Hour)
+		a.fence.Correct(24 * 365 * time.Hour)
+		_, err := a.TryAcquire(t.Context(), "r", time.Second)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.ErrorIs(t, err, ErrUnbelieved)
+		a.fence.Numbers = pure.NewNumbers(time.Now()) // as after the next look at the nodes' clocks
 		first := fenceOf(t, a, "r")
 		require.InDelta(t, time.Now().UnixMicro(), first, 1e6)
-		require.EqualValues(t, 1, a.Stats().Renumbered)
 		require.Greater(t, fenceOf(t, b, "r"), first)
 
 		// A floor in the future is no obstacle.
@@ -160,8 +165,14 @@ func TestFenceOfAClientThatIsFarAhead(t *testing.T) {
 		reset, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), future)
 		require.NoError(t, err)
 		require.Equal(t, future, reset.Floor)
-		require.Greater(t, fenceOf(t, a, "r"), future)
-		require.Greater(t, fenceOf(t, b, "s"), future)
+		for _, c := range []*Client{a, b} {
+			start := time.Now()
+			lock, err := c.Acquire(t.Context(), "r", time.Second) // when it has looked
+			require.NoError(t, err)
+			require.Less(t, time.Since(start), time.Second, "soon, since it did not believe the nodes")
+			require.Greater(t, lock.Fence(), future)
+			require.NoError(t, lock.Release(t.Context()))
+		}
 	})
 }
 
@@ -565,20 +576,160 @@ func TestFloorIsWrittenAfterARefusal_F3(t *testing.T) {
 	})
 }
 
-// A node that remembers the last number, by a mistake or a lie, must not take
-// all numbers from the others: the reset names it and changes nothing.
-func TestResetFenceLeavesNumbers(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		m.opened(t, fenced())
-		before := m.record(t, 0)
-		lie := m.record(t, 2)
-		lie.Cur = pure.LastNumber
-		m.nodes[2].DB().Set(recordName, lie.String(), 0)
-		_, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
-		require.ErrorIs(t, err, ErrNoFloor)
-		require.ErrorContains(t, err, "node2")
-		require.Equal(t, before, m.record(t, 0))
+// A node whose record cannot be true, or is none, by a mistake or a lie, takes
+// no numbers from the others. The reset says so, and gives it a new record.
+func TestResetFenceReplacesARecordBeyondBelief_R33(t *testing.T) {
+	for name := range recordsBeyondBelief(&redistest.Node{}) {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				c := m.opened(t, fenced())
+				last := fenceOf(t, c, "r")
+				m.nodes[2].DB().Set(recordName, recordsBeyondBelief(m.nodes[2])[name], 0)
+				time.Sleep(6 * time.Second)
+				require.Greater(t, fenceOf(t, c, "r"), last, "two nodes are enough")
+				before := time.Now()
+				reset, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
+				require.NoError(t, err)
+				require.InDelta(t, before.Add(pure.FenceLead).UnixMicro(), reset.Floor, 1e6)
+				for i, n := range reset.Nodes {
+					require.Equal(t, i == 2, n.Beyond, "node %d", i)
+					require.Equal(t, i != 2, n.Floored, "node %d", i)
+					require.EqualValues(t, reset.Floor, m.record(t, i).High(), "node %d", i)
+				}
+				countsAgain(t, c, 6*time.Second)
+				m.link(0).Refuse(true)
+				m.link(0).Reset()
+				require.Greater(t, fenceOf(t, c, "r"), reset.Floor, "the node counts again")
+			})
+		})
+	}
+}
+
+// recordsBeyondBelief are values of a node's record that cannot be true.
+func recordsBeyondBelief(n *redistest.Node) map[string]string {
+	far := time.Now().Add(24 * 365 * time.Hour).UnixMicro()
+	run := n.RunID()
+	return map[string]string{
+		"the last number": pure.Record{Run: run, Cur: pure.LastNumber}.String(),
+		"a year ahead":    pure.Record{Run: run, Floor: far}.String(),
+		"beyond all":      "redlock-fence 1 run_id=" + run + " floor=0 period=0 cur=99999999999999999999 prev=0",
+		"something else":  "12",
+		"of a later form": "redlock-fence 2 x",
+	}
+}
+
+// One bad record does not become the floor of the others when they restart, one
+// after the other, and its node is named with the way out: an attempt does not
+// say that the lock is held (R33).
+func TestOneBadRecordDoesNotSpread_R33(t *testing.T) {
+	for name := range recordsBeyondBelief(&redistest.Node{}) {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 5, func(t *testing.T, m *memory) {
+				c := m.opened(t, fenced())
+				last := fenceOf(t, c, "r")
+				m.nodes[4].DB().Set(recordName, recordsBeyondBelief(m.nodes[4])[name], 0)
+				time.Sleep(6 * time.Second)
+				for i := range 4 {
+					m.nodes[i].Restart()
+					time.Sleep(10 * time.Second)
+					most := time.Now().Add(pure.Belief).UnixMicro()
+					require.LessOrEqual(t, m.record(t, i).High(), most, "node %d learned the lie", i)
+					number := fenceOf(t, c, "r")
+					require.Greater(t, number, last)
+					require.LessOrEqual(t, number, uint64(most))
+					require.Contains(t, fmt.Sprint(c.Nodes()[4].Warnings), "redlock fence reset")
+					last = number
+				}
+				require.Empty(t, c.Nodes()[3].Warnings)
+				require.NoError(t, c.Ready(t.Context()))
+			})
+		})
+	}
+}
+
+// Where the only node has such a record, the attempt and Ready say so, and the
+// reset gets out of it.
+func TestABadRecordOfTheOnlyNode_R33(t *testing.T) {
+	simulated(t, 1, func(t *testing.T, m *memory) {
+		c := m.opened(t, fenced())
+		for name, value := range recordsBeyondBelief(m.nodes[0]) {
+			if name == "a year ahead" {
+				continue // a quorum says so
+			}
+			m.nodes[0].DB().Set(recordName, value, 0)
+			time.Sleep(6 * time.Second)
+			_, err := c.TryAcquire(t.Context(), "r", time.Second)
+			require.ErrorIs(t, err, ErrNoQuorum)
+			require.NotErrorIs(t, err, ErrHeld)
+			require.ErrorContains(t, err, "redlock fence reset")
+			require.ErrorIs(t, c.Ready(t.Context()), ErrNoFloor)
+			require.Contains(t, fmt.Sprint(c.Nodes()[0].Warnings), "redlock fence reset")
+			_, err = ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
+			require.NoError(t, err)
+			countsAgain(t, c, 6*time.Second)
+			require.NotZero(t, fenceOf(t, c, "r"))
+		}
 	})
+}
+
+// A last number that its node cannot have granted, as its record says, is one
+// that something else has set. It moves no numbers, and lasts for one lock.
+func TestABadLastNumberMovesNothing_R33(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		simulated(t, nodes, func(t *testing.T, m *memory) {
+			c := m.opened(t, fenced())
+			last := fenceOf(t, c, "r")
+			for _, bad := range []string{fmt.Sprint(pure.LastNumber), "99999999999999999999", fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())} {
+				m.nodes[0].DB().Set("r"+fenceSuffix, bad, 0)
+				for range 5 {
+					number := fenceOf(t, c, "r")
+					require.Greater(t, number, last)
+					require.InDelta(t, time.Now().UnixMicro(), number, 5e6)
+					last = number
+				}
+				text, _ := m.nodes[0].Get("r" + fenceSuffix)
+				require.Equal(t, fmt.Sprint(last), text)
+			}
+		})
+	}
+}
+
+// A node that says of each number that it is too low, or too far ahead, or that
+// a free lock is held, and names any number at all, costs no attempt: it counts
+// as failed, and moves nothing for others (R33).
+func TestANodeThatLiesAboutNumbers_R33(t *testing.T) {
+	for name, lie := range map[string]func(now int64) string{
+		"stale, the last":        func(int64) string { return fmt.Sprintf("*2\r\n:2\r\n:%d\r\n", int64(pure.LastNumber)) },
+		"stale, beyond belief":   func(now int64) string { return fmt.Sprintf("*2\r\n:2\r\n:%d\r\n", now+2*pure.Belief.Microseconds()) },
+		"stale, barely believed": func(now int64) string { return fmt.Sprintf("*2\r\n:2\r\n:%d\r\n", now+pure.Belief.Microseconds()-1e6) },
+		"ahead of nothing":       func(int64) string { return "*2\r\n:3\r\n:0\r\n" },
+		"ahead of the last":      func(int64) string { return fmt.Sprintf("*2\r\n:3\r\n:%d\r\n", int64(pure.LastNumber)) },
+		"held, beyond belief":    func(int64) string { return fmt.Sprintf("*3\r\n:0\r\n:%d\r\n$2\r\n1 \r\n", int64(pure.LastNumber)) },
+		"held, and in turn stale": func(now int64) string {
+			return []string{"*3\r\n:0\r\n:5\r\n$2\r\n1 \r\n", fmt.Sprintf("*2\r\n:2\r\n:%d\r\n", int64(pure.LastNumber))}[now%2]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				clients := []*Client{m.opened(t, fenced()), m.client(t, fenced())}
+				m.nodes[1].Handle(func(_ int, args []string) ([]byte, bool) {
+					if args[0] != "EVALSHA" || args[1] != fencedScript.digest {
+						return nil, false
+					}
+					return []byte(lie(time.Now().UnixMicro())), true
+				})
+				last := map[string]uint64{}
+				for i := range 200 {
+					resource := fmt.Sprint("r", i%7)
+					number := fenceOf(t, clients[i%2], resource)
+					require.Greater(t, number, last[resource])
+					require.LessOrEqual(t, number, uint64(time.Now().Add(pure.Belief+time.Second).UnixMicro()))
+					last[resource] = number
+					time.Sleep(30 * ms)
+				}
+			})
+		})
+	}
 }
 
 // A claim whose script was lost fails, and leaves nothing behind (R7, R8).
@@ -628,7 +779,8 @@ func TestFencedJudgement(t *testing.T) {
 		"*2\r\n:0\r\n:5\r\n": multiplex.Alien, "*3\r\n:0\r\n:5\r\n$1\r\nx\r\n": multiplex.Alien, "*3\r\n:0\r\n:5\r\n:1\r\n": multiplex.Alien,
 		"*3\r\n:1\r\n:0\r\n$2\r\n1 \r\n": multiplex.Alien, "*3\r\n:2\r\n:5\r\n$2\r\n1 \r\n": multiplex.Alien,
 		"*4\r\n:0\r\n:5\r\n$2\r\n1 \r\n$2\r\n1 \r\n": multiplex.Alien, "*3\r\n$2\r\n1 \r\n:0\r\n:5\r\n": multiplex.Alien,
-		"*2\r\n:2\r\n:5\r\n": multiplex.Refused, "*2\r\n:3\r\n:5\r\n": multiplex.Refused,
+		"*2\r\n:2\r\n:5\r\n": multiplex.Refused, "*2\r\n:3\r\n:5\r\n": multiplex.Beyond,
+		"*2\r\n:2\r\n:9007199254740991\r\n": multiplex.Beyond, "*3\r\n:0\r\n:9007199254740991\r\n$2\r\n1 \r\n": multiplex.Beyond,
 		"*2\r\n:4\r\n:0\r\n": multiplex.Floorless,
 		"*2\r\n:5\r\n:0\r\n": multiplex.Alien, "*2\r\n:-1\r\n:0\r\n": multiplex.Alien, "*2\r\n:1\r\n:-1\r\n": multiplex.Alien,
 		"*2\r\n:1\r\n:9007199254740992\r\n": multiplex.Alien, "*2\r\n:1\r\n$1\r\n5\r\n": multiplex.Alien, "*2\r\n+OK\r\n:1\r\n": multiplex.Alien,
@@ -792,4 +944,17 @@ func TestFenceOfANodeWithoutARunID_F2(t *testing.T) {
 		require.ErrorContains(t, err, "run id")
 		m.nodes[1].Resume()
 	})
+}
+
+// A reset goes by the clock of most nodes, whatever one of them shows (R33).
+func TestResetFenceGoesByMostClocks_R33(t *testing.T) {
+	for _, step := range []time.Duration{24 * 365 * time.Hour, -24 * 365 * time.Hour} {
+		simulated(t, 3, func(t *testing.T, m *memory) {
+			m.opened(t, fenced())
+			m.nodes[0].Clock().Step(step)
+			reset, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
+			require.NoError(t, err)
+			require.InDelta(t, time.Now().Add(pure.FenceLead).UnixMicro(), reset.Floor, 1e6)
+		})
+	}
 }

@@ -127,6 +127,8 @@ func (l *Lock) claimKind() *multiplex.ClaimKind {
 	switch {
 	case l.form.downgrades():
 		return downgradeKind
+	case l.form.is(fair):
+		return fairKind
 	case !l.form.numbered():
 		return lockerKind
 	case c.fence != nil && all:

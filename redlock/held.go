@@ -35,8 +35,9 @@ type HeldError struct {
 	// TryAcquire.
 	Place int
 	// Admitted is how many nodes said that they have the caller in that queue.
-	// If they are a quorum, it is served before each that asks later. Nodes that
-	// answered after the attempt was decided are not counted.
+	// If they are a quorum, it is served before each that asks later, for as
+	// long as it reaches a quorum within Config.FairLease. Nodes that answered
+	// after the attempt was decided are not counted.
 	Admitted int
 
 	hint refusalHint
@@ -49,7 +50,7 @@ type refusalHint struct {
 	free freePermits
 	// Of a fair lock: the nodes that say that they have the caller in their
 	// queues, those that say that they had let in a later ticket, and the latest
-	// of these, or 0.
+	// of these that is believed, or 0.
 	admitted multiplex.Set
 	passed   multiplex.Set
 	late     int64

@@ -42,7 +42,8 @@ type NodeStatus struct {
 	// second. It is zero if the server does not say.
 	Started time.Time
 	// Warnings lists what should be changed about the server, as of its last
-	// connection (R22), one sentence each.
+	// connection (R22), one sentence each. With Config.Fenced, the last one says
+	// why the node does not count for locks with a number, if it does not.
 	Warnings []string
 }
 

@@ -81,6 +81,10 @@ func TestFencedScript_F1(t *testing.T) {
 		"… or the clock was set back":             {fenceState{record: record(0, period+1, 4, 3)}, 5, model.Granted, 4, record(0, period, 5+ahead, 4)},
 		"the last is an old one, from a file":     {fenceState{last: "4", record: record(7, period, 4, 0)}, 5, model.Stale, 7, ""},
 		"the last is of an earlier period":        {fenceState{last: "4", record: record(0, period, 0, 8)}, 5, model.Granted, 4, record(0, period, 5+ahead, 8)},
+		"a last that was not granted":             {fenceState{last: "9", record: record(3, period, 6, 0)}, 7, model.Granted, 6, record(3, period, 7+ahead, 0)},
+		"… nor is it of an earlier period":        {fenceState{last: "9", record: record(3, period-1, 6, 4)}, 6, model.Stale, 6, ""},
+		"… and is beyond all numbers":             {fenceState{last: "99999999999999999999", record: record(3, period, 0, 6)}, 7, model.Granted, 6, record(3, period, 7+ahead, 6)},
+		"held, and a last that was not granted":   {fenceState{"another", "9", record(0, period, 6, 0)}, 7, model.Held, 6, ""},
 		"held":                                    {fenceState{"another", "4", record(0, period, 4, 0)}, 5, model.Held, 4, ""},
 		"held, by a plain lock":                   {fenceState{"another", "", record(2, period, 4, 3)}, 5, model.Held, 3, ""},
 		"held, when the period has ended":         {fenceState{"another", "4", record(2, period-1, 4, 3)}, 9, model.Held, 4, ""},
@@ -137,6 +141,7 @@ func TestFencedScriptFindsSomethingElse(t *testing.T) {
 			{last: "a token"}, {last: "-5"}, {last: "5 "}, {last: "+5"},
 			{record: "redlock-fence 2 x"}, {record: "redlock-fence 1 run_id=r floor= period=1 cur=1 prev=1"},
 			{record: "redlock-fence 1 run_id=r floor=1 period=1 cur=1 prev=1 "},
+			{record: "redlock-fence 1 run_id=r floor=1 period=1 cur=9007199254740992 prev=1"},
 		} {
 			has.arrange(do)
 			require.Contains(t, do(command...), "holds something else", "%s: %q", side, has)
@@ -196,4 +201,47 @@ func TestFloorScript_F3(t *testing.T) {
 			})
 		}
 	}
+}
+
+// An operator's floor takes the place of a record that is none, or that is
+// beyond what the operator believes (R33). Without an operator, such a record
+// stays.
+func TestFloorScriptOfAnOperator_R33(t *testing.T) {
+	has := func(floor, cur, prev int64) string {
+		return pure.Record{Run: "old", Floor: floor, Period: 7, Cur: cur, Prev: prev}.String()
+	}
+	fresh := pure.Record{Run: "new", Floor: 5}.String()
+	for name, c := range map[string]struct{ record, after string }{
+		"no record":             {"", fresh},
+		"as much as believed":   {has(4, 20, 20), pure.Record{Run: "new", Floor: 5, Period: 7, Cur: 20, Prev: 20}.String()},
+		"a higher floor":        {has(20, 2, 3), pure.Record{Run: "new", Floor: 20, Period: 7, Cur: 2, Prev: 3}.String()},
+		"cur is beyond":         {has(4, 21, 3), fresh},
+		"prev is beyond":        {has(4, 2, 21), fresh},
+		"the floor is beyond":   {has(21, 2, 3), fresh},
+		"no floor, and beyond":  {has(pure.NoFloor, 21, 3), fresh},
+		"no number at all":      {"redlock-fence 1 run_id=r floor=1 period=1 cur=99999999999999999999 prev=1", fresh},
+		"something else stands": {"12", fresh},
+	} {
+		for side, do := range bothNodes(t) {
+			t.Run(name+"/"+side, func(t *testing.T) {
+				fenceState{record: c.record}.arrange(do)
+				do("SET", "redlock:seal", "s")
+				command := []string{"EVAL", lua.Floor, "2", fenceRecord, "redlock:seal", "s2", "new", "5", "20"}
+				require.EqualValues(t, 0, do(command...), "another seal")
+				command[5] = "s"
+				require.EqualValues(t, 1, do(command...))
+				require.Equal(t, c.after, do("GET", fenceRecord))
+			})
+		}
+	}
+	server := redistest.Servers(t, 1)[0]
+	for _, command := range [][]string{{"SET", "redlock:seal", "s"}, {"RPUSH", fenceRecord, "x"}} {
+		_, err := server.Do(command...)
+		require.NoError(t, err)
+	}
+	_, err := server.Do("EVAL", lua.Floor, "2", fenceRecord, "redlock:seal", "s", "new", "5")
+	require.ErrorContains(t, err, "holds something else")
+	said, err := server.Do("EVAL", lua.Floor, "2", fenceRecord, "redlock:seal", "s", "new", "5", "20")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, said, "a key of another type")
 }

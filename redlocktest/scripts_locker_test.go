@@ -435,3 +435,26 @@ func TestFairScriptMeetsStrangers_R32(t *testing.T) {
 	require.Equal(t, "1 ", real(ask("b", "3", "new")...))
 	require.Equal(t, "list", real("TYPE", "f"))
 }
+
+// A highest ticket above which too few are left was let in by no caller. The
+// node goes by its last waiter instead, and the next one mends the key (R33).
+func TestABadHighestTicket_R33(t *testing.T) {
+	for side, do := range bothNodes(t) {
+		t.Run(side, func(t *testing.T) {
+			ask := func(waiter, ticket string) any {
+				return do("EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", "f:queue:"+waiter,
+					"by "+waiter, "100000", waiter, ticket, "new", "100000", "f:queue:")
+			}
+			do("DEL", "f", "f:queue", "f:ticket", "f:turn")
+			require.EqualValues(t, 1, ask("a", "5"))
+			do("SET", "f:ticket", "9007199164740991")
+			require.Equal(t, "3 9007199164740991", ask("b", "7"), "there are enough above it")
+			for _, bad := range []string{"9007199164740992", "9007199254740991", "9223372036854775807"} {
+				do("SET", "f:ticket", bad)
+				require.Equal(t, "3 5", ask("b", "5"), "a stands there")
+			}
+			require.Equal(t, "1 by a", ask("b", "7"))
+			require.Equal(t, "7", do("GET", "f:ticket"))
+		})
+	}
+}

@@ -25,13 +25,13 @@ type fenceResetCommand struct {
 func (*fenceResetCommand) Help() string {
 	return `Locks that are taken with --fenced, or with redlock.Config.Fenced, have numbers that only increase. A master that restarts empty has forgotten them, and learns from the others what it needs. Where too many masters lost their memory at a time (with three masters two, with one master one), nothing can be learned, and such locks are refused with an error that names this command. It is also needed once for a deployment that was opened by a client, or by an older version.
 
-It gives all masters a new floor: the highest of the numbers that they remember, of their clocks a minute from now, in microseconds since 1970, and of --least. All later numbers are higher. Numbers that were lost are lower than that unless clocks were set back, or a floor was set above them before. Where you are not certain, stop the clients, ask the protected resources for the highest number that they have seen, and give it as --least.
+It gives all masters a new floor: the highest of the numbers that they remember, of the clock of most of them a minute from now, in microseconds since 1970, and of --least. All later numbers are higher. Numbers that were lost are lower than that unless clocks were set back, or a floor was set above them before. Where you are not certain, stop the clients, ask the protected resources for the highest number that they have seen, and give it as --least.
 
-All masters must be reachable, belong to the deployment and count: if one does not, nothing is written. A floor is never lowered, so it does no harm to repeat this. Locks that are held stay.
+All masters must be reachable, belong to the deployment and count: if one does not, nothing is written. What one master alone remembers more than a day ahead of the clocks is not believed: its record is replaced, and the report says so. If it was true, since clocks were set back by more than that, give the number as --least. No other floor is lowered, so it does no harm to repeat this. Locks that are held stay.
 
 Exit code: 0 done, 69 a master cannot be reached or does not count yet.
 
-With --json, the outcome is one of reset, no_quorum, interrupted and failed. The field floor is the new floor, and nodes is a list with addr, highest, which no number was above that the master remembered, and floored, whether its grants counted before.
+With --json, the outcome is one of reset, no_quorum, interrupted and failed. The field floor is the new floor, and nodes is a list with addr, highest, which no number was above that the master remembered, floored, whether its grants counted before, and beyond, whether its record could not be true, and was replaced.
 
 Examples:
 
@@ -55,6 +55,7 @@ type fenceNode struct {
 	Addr    string `json:"addr"`
 	Highest uint64 `json:"highest"`
 	Floored bool   `json:"floored"`
+	Beyond  bool   `json:"beyond,omitempty"`
 }
 
 // resetTakes bounds what the command does after it has reached the nodes.
@@ -101,8 +102,11 @@ func (r *fenceReport) text() string {
 	rows := [][]string{{"NODE", "HIGHEST BEFORE", "COUNTED"}}
 	for _, n := range r.Nodes {
 		counted := "no"
-		if n.Floored {
+		switch {
+		case n.Floored:
 			counted = "yes"
+		case n.Beyond:
+			counted = "no: the record could not be true, and was replaced"
 		}
 		rows = append(rows, []string{n.Addr, strconv.FormatUint(n.Highest, 10), counted})
 	}

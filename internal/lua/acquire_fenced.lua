@@ -16,6 +16,9 @@
 -- change nothing, but may raise last numbers if they find a key of another
 -- type.
 --
+-- A last number above all that the record knows was not granted here: something
+-- else has set it, and it counts as the highest that may have been (R33).
+--
 -- A last number expires. That is sound because no number of this period is
 -- higher than cur, none of earlier periods higher than prev, and a last number
 -- outlives its period by an hour: one that is missing is not higher than prev.
@@ -41,6 +44,10 @@ if record then
   was, cur, prev = tonumber(was), tonumber(cur), tonumber(prev)
 end
 local bottom = tonumber(floor) or 0
+local high = math.max(cur, prev, bottom)
+if high > 9007199254740991 then
+  return redis.error_reply('ERR the record of fencing numbers holds something else')
+end
 if was ~= period then
   prev, cur = math.max(prev, cur), 0
 end
@@ -56,7 +63,7 @@ for i = 1, n do
     end
   end
   if last < number then
-    last = number
+    last = math.min(number, high)
   end
   if found[i] and not holder then
     holder = i
@@ -70,7 +77,7 @@ local number = tonumber(ARGV[3])
 if number <= last then
   return {2, last}
 end
-local most = math.max(now, cur, prev, bottom)
+local most = math.max(now, high)
 if number > most + ARGV[4] then
   return {3, most}
 end

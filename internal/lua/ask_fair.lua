@@ -12,11 +12,16 @@
 --                  lock does not count, and the waiter before it
 --   3 ticket       a later ticket, which is this one, was let in already: no
 --                  place was given
+-- A highest ticket above which too few are left was not let in here: something
+-- else has set it, and that of the last waiter counts instead (R33).
 -- Only live waiters count. The one that has the lock may still be in the queue.
 local waiter, ticket, mode = ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local known = redis.call('ZSCORE', KEYS[2], waiter)
 if mode ~= 'try' then
   local highest = tonumber(redis.call('GET', KEYS[3]) or 0)
+  if highest > 9007199164740991 then
+    highest = tonumber(redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0)
+  end
   if mode == 'new' and not known and ticket <= highest then
     return '3 ' .. string.format('%.0f', highest)
   end

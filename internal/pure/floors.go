@@ -14,8 +14,14 @@ import "time"
 // other nodes remember, of which as many are asked, after that, as make sure
 // that one of them took part in each grant. If fewer of them are sealed,
 // nothing can be learned, and only an operator can go on.
+//
+// What one node says is one node's word (R33). A record that cannot be true is
+// no answer: its node is not sealed, no other learns from it, and only an
+// operator gives it a floor. So no floor is higher than what a correct clock,
+// or a quorum of nodes, accounts for.
 type Floors struct {
-	needed int // others to be asked
+	needed int   // others to be asked
+	clock  int64 // of most nodes, in microseconds, at the last look
 	nodes  []footing
 }
 
@@ -23,6 +29,8 @@ type Floors struct {
 type Footing struct {
 	Record Record
 	Known  bool // there is a record, and it could be read
+	// Strange says that something else stands in its place.
+	Strange bool
 	// Run is the name of the process that was asked (ProcessName); "" if its
 	// run id may not be asked. If Durable, any process is the same.
 	Run     string
@@ -47,9 +55,11 @@ func NewFloors(nodes int) Floors {
 	return Floors{needed: nodes - (nodes/2 + 1) + 1, nodes: make([]footing, nodes)}
 }
 
-// Sight is a look at a node, which was asked for at the given time.
-func (f *Floors) Sight(node int, s Footing, asked, now time.Duration) {
+// Sight is a look at a node, which was asked for at the given time. clock is
+// that of most nodes, in microseconds.
+func (f *Floors) Sight(node int, s Footing, asked, now time.Duration, clock int64) {
 	n := &f.nodes[node]
+	f.clock = clock
 	if n.Proof != s.Proof || f.Sealed(node) {
 		n.ripe = now
 	}
@@ -77,7 +87,30 @@ func (f *Floors) Seen(node int) bool { return f.nodes[node].seen }
 // Sealed reports whether a node's grants count.
 func (f *Floors) Sealed(node int) bool {
 	n := &f.nodes[node]
-	return n.Known && n.Record.Floored(n.Run, n.Durable)
+	return n.Known && n.Record.Floored(n.Run, n.Durable) && !f.Beyond(node)
+}
+
+// recordSlack is how far a node's record may be ahead of what a quorum of nodes
+// remember. A record is a second ahead of its numbers, and not all nodes are
+// looked at in one moment.
+const recordSlack = 2_000_000
+
+// Beyond reports whether a node's record cannot be true, or is none (R33).
+func (f *Floors) Beyond(node int) bool {
+	n := &f.nodes[node]
+	return n.Strange || n.Known && n.Record.High() > Believable(f.clock, f.Common()+recordSlack)
+}
+
+// Common returns the highest number that a quorum of nodes remember, or higher
+// ones, and 0 if no quorum was found to remember any.
+func (f *Floors) Common() int64 {
+	var all [mostNodes]int64
+	for i := range f.nodes {
+		if f.nodes[i].Known {
+			all[i] = f.nodes[i].Record.High()
+		}
+	}
+	return CommonOf(all[:len(f.nodes)])
 }
 
 // Due returns the floor for a node that is not sealed. If ok is false, it
@@ -85,7 +118,7 @@ func (f *Floors) Sealed(node int) bool {
 // and if there are none, that must wait for something else.
 func (f *Floors) Due(node int) (floor int64, again uint16, ok bool) {
 	n := &f.nodes[node]
-	if n.Proof == "" || n.busy || f.Sealed(node) {
+	if n.Proof == "" || n.busy || f.Sealed(node) || f.Beyond(node) {
 		return 0, 0, false
 	}
 	floor = n.Record.High() // what it remembers does no harm

@@ -56,7 +56,7 @@ func TestFloors_F3(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := NewFloors(3)
 			for _, l := range c.looks {
-				f.Sight(l.node, l.found, l.asked, l.now)
+				f.Sight(l.node, l.found, l.asked, l.now, 0)
 			}
 			floor, again, ok := f.Due(0)
 			require.Equal(t, c.ok, ok)
@@ -78,22 +78,77 @@ func TestFloors_F3(t *testing.T) {
 	}
 }
 
+// What one node remembers beyond what the clocks account for is no answer: it is
+// not sealed, no other learns from it, and it gets no floor. What a quorum
+// remembers is one, wherever the clocks are (R33).
+func TestFloorsDoNotBelieveOneNode_R33(t *testing.T) {
+	now := time.Now().UnixMicro()
+	most := now + Belief.Microseconds()
+	holds := func(high int64) Footing {
+		return Footing{Record: Record{Run: "r", Floor: 0, Cur: high}, Known: true, Run: "r", Proof: "p"}
+	}
+	for name, c := range map[string]struct {
+		highs  []int64
+		beyond []bool
+	}{
+		"all are right":             {[]int64{now, now + 5, now + 60e6}, []bool{false, false, false}},
+		"as far as is believed":     {[]int64{now, now, most}, []bool{false, false, false}},
+		"one is beyond":             {[]int64{now, now, most + 1}, []bool{false, false, true}},
+		"… and is the first":        {[]int64{LastNumber, now, now}, []bool{true, false, false}},
+		"a quorum is far ahead":     {[]int64{now, 2 * now, 2*now + 1}, []bool{false, false, false}},
+		"… and one of it further":   {[]int64{now, 2 * now, 2*now + recordSlack + 1}, []bool{false, false, true}},
+		"two of four are no quorum": {[]int64{now, now, 2 * now, 2 * now}, []bool{false, false, true, true}},
+		"one of two":                {[]int64{now, 2 * now}, []bool{false, true}},
+		"the only one":              {[]int64{2 * now}, []bool{false}},
+		"no numbers are left":       {[]int64{LastNumber, LastNumber, LastNumber}, []bool{true, true, true}},
+		"nor for the only one":      {[]int64{MostNumber + 1}, []bool{true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := NewFloors(len(c.highs))
+			for i, high := range c.highs {
+				f.Sight(i, holds(high), 1, 2, now)
+			}
+			for i, high := range c.highs { // again, after each of them was found as it is
+				f.Sight(i, holds(high), 5, 6, now)
+			}
+			for i, beyond := range c.beyond {
+				require.Equal(t, beyond, f.Beyond(i), "node %d", i)
+				require.Equal(t, !beyond, f.Sealed(i), "node %d", i)
+				_, _, ok := f.Due(i)
+				require.False(t, ok)
+			}
+		})
+	}
+	f := NewFloors(5)
+	f.Sight(0, Footing{Run: "r", Proof: "p"}, 0, 1, now)
+	for i, high := range []int64{LastNumber, now, now + 7, most} {
+		f.Sight(i+1, holds(high), 1, 2, now)
+	}
+	floor, _, ok := f.Due(0)
+	require.True(t, ok)
+	require.Equal(t, most, floor, "the lie is no floor")
+	f.Sight(2, Footing{Strange: true, Run: "r", Proof: "p"}, 1, 2, now)
+	require.True(t, f.Beyond(2), "something else stands there")
+	_, _, ok = f.Due(2)
+	require.False(t, ok, "it is the operator's")
+}
+
 // As many others are asked as make sure that one of them took part in each
 // grant (F3).
 func TestFloorsNeedN_q_1Others_F3(t *testing.T) {
 	for nodes, needed := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2, 5: 3, 7: 4, 15: 8, 16: 8} {
 		f := NewFloors(nodes)
-		f.Sight(0, Footing{Run: "r", Proof: "p"}, 0, 1)
+		f.Sight(0, Footing{Run: "r", Proof: "p"}, 0, 1, 0)
 		for others := 0; others < nodes; others++ {
 			_, _, ok := f.Due(0)
 			require.Equal(t, others >= needed, ok, "%d of %d", others, nodes)
 			if others+1 < nodes {
-				f.Sight(others+1, Footing{Record: Record{Run: "r"}, Known: true, Run: "r"}, 1, 2)
+				f.Sight(others+1, Footing{Record: Record{Run: "r"}, Known: true, Run: "r"}, 1, 2, 0)
 			}
 		}
 		for lost := 0; lost < nodes-1; lost++ {
 			require.Equal(t, nodes-1-lost >= needed, f.Learnable(0), "%d of %d lost", lost, nodes)
-			f.Sight(lost+1, Footing{Run: "r"}, 1, 2)
+			f.Sight(lost+1, Footing{Run: "r"}, 1, 2, 0)
 		}
 		for i := range nodes {
 			f.Part(i) // what it is shows when it is back

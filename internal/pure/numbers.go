@@ -27,7 +27,7 @@ func NewNumbers(now time.Time) *Numbers { return &Numbers{zero: now} }
 func (n *Numbers) Correct(ahead time.Duration) { n.ahead.Store(ahead.Microseconds()) }
 
 // Next returns the number of an attempt that begins now. It is higher than any
-// that it returned before, unless TooFarAhead was called meanwhile.
+// that it returned before.
 func (n *Numbers) Next(now time.Time) int64 {
 	clock := n.clock(now)
 	for {
@@ -45,7 +45,8 @@ func (n *Numbers) clock(now time.Time) int64 {
 	return n.zero.UnixMicro() + now.Sub(n.zero).Microseconds() + n.ahead.Load()
 }
 
-// Learn is the last number that a node has granted for some resource.
+// Learn is the last number that a node has granted for some resource. It must
+// be believed.
 func (n *Numbers) Learn(last int64) { raise(&n.highest, last) }
 
 // Stale is Learn with the last number of a resource for which a node refused
@@ -55,22 +56,9 @@ func (n *Numbers) Stale(last int64) {
 	raise(&n.stale, last)
 }
 
-// TooFarAhead says that a node refused a number which was too far ahead of this
-// one. The client's clock is corrected so that the next number is not.
-func (n *Numbers) TooFarAhead(of int64, now time.Time) {
-	if clock := n.clock(now); clock > of {
-		n.ahead.Add(of - clock)
-	}
-	for highest := n.highest.Load(); highest > of && !n.highest.CompareAndSwap(highest, of); {
-		highest = n.highest.Load()
-	}
-}
-
-// Outdated reports whether a node has refused a number since it was given out
-// for what the next number will do better.
-func (n *Numbers) Outdated(number int64) bool {
-	return n.stale.Load() >= number || n.highest.Load() < number
-}
+// Outdated reports whether a node has refused a number, since it was given out,
+// because it was too low.
+func (n *Numbers) Outdated(number int64) bool { return n.stale.Load() >= number }
 
 // raise makes a number at least as high as another one.
 func raise(n *atomic.Int64, to int64) {
@@ -99,19 +87,17 @@ type Reading struct {
 const clockAging = 1000
 
 // Take takes in a reading of a node's clock and returns the median of all
-// nodes'.
+// nodes'. A clock that was not read counts as this client's: one node alone
+// does not say what time it is (R33).
 func (c Clocks) Take(node int, r Reading) (ahead time.Duration) {
 	if old := &c[node]; !old.taken || r.Trip <= old.Trip+(r.At-old.At)/clockAging {
 		*old = r
 		old.taken = true
 	}
 	var all [mostNodes]time.Duration
-	known := all[:0]
 	for i := range c {
-		if c[i].taken {
-			known = append(known, c[i].Ahead)
-		}
+		all[i] = c[i].Ahead
 	}
-	slices.Sort(known)
-	return known[(len(known)-1)/2]
+	slices.Sort(all[:len(c)])
+	return all[(len(c)-1)/2]
 }

@@ -35,20 +35,29 @@ func TestNumbers(t *testing.T) {
 	n.Stale(number)
 	require.True(t, n.Outdated(number))
 	require.Equal(t, number+6, n.Next(at(25)))
+}
 
-	n.Correct(time.Hour)
-	number = n.Next(at(26))
-	n.TooFarAhead(base+6e6, at(30))
-	require.True(t, n.Outdated(number))
-	require.Equal(t, base+6e6+1, n.Next(at(30)), "the clock is corrected")
-	require.Equal(t, base+6e6+100, n.Next(at(130)), "and goes on")
-	n.TooFarAhead(base+9e6, at(140))
-	require.Equal(t, base+6e6+110, n.Next(at(140)), "never forward")
-
-	n.Learn(LastNumber)
-	require.Equal(t, int64(LastNumber), n.Next(at(200)))
-	n.TooFarAhead(base+7e6, at(200))
-	require.Equal(t, base+7e6+1, n.Next(at(200)), "a node that lied is forgotten")
+// One node's word is enough for a number that a correct clock accounts for, or
+// that a quorum of nodes remember (R33).
+func TestNumbersBelieved_R33(t *testing.T) {
+	zero := time.Now()
+	base, belief := zero.UnixMicro(), Belief.Microseconds()
+	n := NewBeliefs(zero)
+	require.True(t, n.Believes(base+belief, zero))
+	require.False(t, n.Believes(base+belief+1, zero))
+	require.True(t, n.Believes(base+belief+1, zero.Add(time.Microsecond)), "the clock goes on")
+	n.Correct(-time.Hour)
+	require.False(t, n.Believes(base, zero), "by the nodes' clocks")
+	n.Agree(base + 5*belief)
+	require.True(t, n.Believes(base+5*belief, zero), "a quorum remembers it")
+	require.False(t, n.Believes(base+5*belief+1, zero))
+	n.Agree(LastNumber)
+	require.True(t, n.Believes(MostNumber, zero))
+	require.False(t, n.Believes(MostNumber+1, zero), "too few are left")
+	n.Agree(0)
+	n.Correct(0)
+	woken := zero.Round(0).Add(time.Hour)
+	require.True(t, n.Believes(woken.UnixMicro(), woken))
 }
 
 func TestNumbersAreDistinct(t *testing.T) {
@@ -74,10 +83,16 @@ func TestNumbersAreDistinct(t *testing.T) {
 func TestClocksOfNodes(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
 	c := make(Clocks, 5)
-	require.Equal(t, 4*s, c.Take(3, Reading{Ahead: 4 * s}), "the only one, and it took no time")
-	require.Equal(t, 2*s, c.Take(0, Reading{Ahead: 2 * s, Trip: ms, At: s}), "the lower of two")
-	require.Equal(t, 3*s, c.Take(1, Reading{Ahead: 3 * s, Trip: ms, At: s}), "the median")
+	require.Zero(t, c.Take(3, Reading{Ahead: 4 * s}), "one is not most of them (R33)")
+	require.Zero(t, c.Take(0, Reading{Ahead: 2 * s, Trip: ms, At: s}), "nor are two")
+	require.Equal(t, 2*s, c.Take(1, Reading{Ahead: 3 * s, Trip: ms, At: s}), "the median, with two that are as this one")
+	c.Take(2, Reading{Ahead: 3 * s, Trip: ms, At: s})
+	require.Equal(t, 3*s, c.Take(4, Reading{Ahead: 99 * s, Trip: ms, At: s}), "one that is wrong does not matter")
 	require.Equal(t, 3*s, c.Take(1, Reading{Ahead: 9 * s, Trip: 3 * ms, At: 2 * s}), "a worse one")
 	require.Equal(t, 4*s, c.Take(1, Reading{Ahead: 9 * s, Trip: 3 * ms, At: 3 * s}), "an old one is no better")
-	require.Equal(t, 2*s, c.Take(1, Reading{Ahead: 1 * s, Trip: ms, At: 3 * s}), "one as good is newer")
+	require.Equal(t, 3*s, c.Take(1, Reading{Ahead: 1 * s, Trip: ms, At: 3 * s}), "one as good is newer")
+	alone := make(Clocks, 1)
+	require.Equal(t, s, alone.Take(0, Reading{Ahead: s}), "the only one, and it took no time")
+	alone = make(Clocks, 1)
+	require.Equal(t, s, alone.Take(0, Reading{Ahead: s, Trip: s}), "or long")
 }

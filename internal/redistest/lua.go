@@ -201,7 +201,13 @@ func writeFloor(keys, args []string, db *DB) any {
 	if err != nil {
 		return err
 	}
-	done, ok := model.Floor(db, keys[0], keys[1], args[0], args[1], floor)
+	most := int64(model.NoMost)
+	if len(args) > 3 {
+		if most, err = strconv.ParseInt(args[3], 10, 64); err != nil {
+			return err
+		}
+	}
+	done, ok := model.Floor(db, keys[0], keys[1], args[0], args[1], floor, most)
 	if !ok {
 		return errHoldsElse
 	}

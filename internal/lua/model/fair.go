@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // A Question is the arguments of ask_fair.lua.
@@ -64,6 +66,12 @@ func AskFair(db Keys[string, string], q Question) (granted bool, text string) {
 	if q.Mode != "try" {
 		was, _ := db.Get(q.Highest)
 		highest, _ := strconv.ParseInt(was, 10, 64)
+		if highest > pure.MostNumber {
+			highest = 0
+			if len(all) > 0 {
+				highest = all[len(all)-1].ticket
+			}
+		}
 		if q.Mode == "new" && at < 0 && q.Ticket <= highest {
 			return false, "3 " + strconv.FormatInt(highest, 10)
 		}

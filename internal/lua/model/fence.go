@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
@@ -59,10 +60,10 @@ func AcquireFenced(db Keys[string, string], a Fenced, now time.Time) (answer Fen
 		own := r.Prev
 		if text, there := db.Get(key); there {
 			n, err := strconv.ParseUint(text, 10, 53)
-			if err != nil {
+			if err != nil && !errors.Is(err, strconv.ErrRange) {
 				return answer, false
 			}
-			own = int64(n)
+			own = min(int64(n), r.High())
 		}
 		last = max(last, own)
 	}
@@ -91,16 +92,23 @@ func AcquireFenced(db Keys[string, string], a Fenced, now time.Time) (answer Fen
 	return FencedAnswer{Code: Granted, Number: last}, true
 }
 
+// NoMost is the most of Floor without an operator.
+const NoMost = -1
+
 // Floor is floor.lua. ok is false if the record holds something else.
-func Floor(db Keys[string, string], record, seal, expected, run string, floor int64) (done, ok bool) {
+func Floor(db Keys[string, string], record, seal, expected, run string, floor, most int64) (done, ok bool) {
 	if text, there := db.Get(seal); !there || text != expected {
 		return false, true
 	}
 	r := pure.Record{Floor: pure.NoFloor}
 	if text, there := db.Get(record); there {
 		var err error
-		if r, err = pure.ParseRecord(text); err != nil {
+		r, err = pure.ParseRecord(text)
+		switch {
+		case err != nil && most == NoMost:
 			return false, false
+		case err != nil, most != NoMost && r.High() > most:
+			r = pure.Record{Floor: pure.NoFloor}
 		}
 	}
 	r.Run, r.Floor = run, max(r.Floor, floor)

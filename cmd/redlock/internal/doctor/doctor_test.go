@@ -254,6 +254,7 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"fenced, and one has that of another process", all(fenced(5, 5), with(1, func(n *Node) { n.Fence.Record.Run = "old" })), []string{"note fence"}},
 		{"… but is durable", all(fenced(5, 5), with(1, func(n *Node) { n.Fence.Record.Run, n.Declared = "old", true }),
 			info(1, "aof_enabled", "1"), config(1, "appendfsync", "always"), config(1, "no-appendfsync-on-rewrite", "no")), nil},
+		{"fenced, and one remembers what cannot be", all(fenced(5, 5), with(1, func(n *Node) { n.Fence.Record.Cur = pure.LastNumber })), []string{"warning fence"}},
 		{"fenced, and three have no floor", fenced(2, 5), []string{"note fence"}},
 		{"fenced, and one that restarted has no floor", all(fenced(4, 5), with(5, func(n *Node) {
 			if n.Fence.Record.Floor == pure.NoFloor {

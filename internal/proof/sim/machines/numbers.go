@@ -17,12 +17,14 @@ type fencing struct {
 	floors    pure.Floors
 	floorless multiplex.Set // whether live or not
 	readings  pure.Clocks
+	ahead     time.Duration // of most nodes' clocks
+	beliefs   *pure.Beliefs
 	begun     time.Time // by its wall clock
 	epoch     time.Duration
 }
 
 func newFencing(p *process) fencing {
-	f := fencing{floors: pure.NewFloors(p.size), readings: make(pure.Clocks, p.size), begun: p.clocks().at, epoch: p.now()}
+	f := fencing{floors: pure.NewFloors(p.size), readings: make(pure.Clocks, p.size), beliefs: pure.NewBeliefs(p.clocks().at), begun: p.clocks().at, epoch: p.now()}
 	if w := p.world; w.plan.fenced > 0 && w.random.IntN(100) < w.plan.fenced {
 		f.fenced, f.numbers = true, pure.NewNumbers(f.begun)
 		f.floorless = all(p.size)
@@ -34,6 +36,12 @@ func newFencing(p *process) fencing {
 // comes.
 func (p *process) judgeFenced(a *attempt, r reply) multiplex.Vote {
 	broken := p.world.broken
+	// Where numbers are not corrected, a process's clock may be far from the
+	// nodes', and is no measure of what to believe.
+	if p.world.plan.corrects && r.n != model.Granted && r.n != model.GrantedBlind && !p.beliefs.Believes(r.number, p.clocks().at) {
+		p.world.report.Count("numbers beyond belief", 1)
+		return multiplex.Beyond
+	}
 	switch r.n {
 	case model.Granted:
 		if broken.is(CounterForEach) {
@@ -51,7 +59,11 @@ func (p *process) judgeFenced(a *attempt, r reply) multiplex.Vote {
 			return multiplex.Granted
 		}
 	case model.Ahead:
-		p.numbers.TooFarAhead(r.number, p.clocks().at)
+		if now := p.clocks().at; !p.world.plan.corrects { // its clock is set, for their order depends on none
+			p.numbers = pure.NewNumbers(now)
+			p.numbers.Correct(time.Duration(r.number-now.UnixMicro()) * time.Microsecond)
+		}
+		return multiplex.Beyond
 	default:
 		p.numbers.Learn(r.number)
 	}
@@ -68,7 +80,9 @@ func (m *member) readClock(clock, asked time.Duration) {
 	now := p.now()
 	here := p.begun.Round(0).Add((asked+now)/2 - p.epoch)
 	ahead := timeOf(0, clock).Sub(here)
-	p.numbers.Correct(p.readings.Take(m.index, pure.Reading{Ahead: ahead, Trip: now - asked, At: now}))
+	p.ahead = p.readings.Take(m.index, pure.Reading{Ahead: ahead, Trip: now - asked, At: now})
+	p.numbers.Correct(p.ahead)
+	p.beliefs.Correct(p.ahead)
 }
 
 // sightFloor takes in what a look found of the node's numbers.
@@ -85,7 +99,12 @@ func (m *member) sightFloor(g *glance) {
 	if proved && seal.Identity == who && !p.quarantined.Has(m.index) {
 		s.Proof = seal.String()
 	}
-	p.floors.Sight(m.index, s, g.asked, p.now())
+	clock := int64(pure.MostNumber)
+	if p.world.plan.corrects {
+		clock = p.clocks().at.UnixMicro() + p.ahead.Microseconds()
+	}
+	p.floors.Sight(m.index, s, g.asked, p.now(), clock)
+	p.beliefs.Agree(p.floors.Common())
 	p.judgeFloors()
 	p.giveFloors()
 }

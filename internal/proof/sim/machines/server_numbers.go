@@ -95,7 +95,7 @@ func (s *server) count(cmd *command) reply {
 
 // giveFloor is floor.lua.
 func (s *server) giveFloor(g givenFloor) reply {
-	done, ok := model.Floor(&texts{s, nil}, recordKey, sealKey, g.seal, g.run, g.floor)
+	done, ok := model.Floor(&texts{s, nil}, recordKey, sealKey, g.seal, g.run, g.floor, model.NoMost)
 	switch {
 	case !ok:
 		panic("machines: a record of another form")
