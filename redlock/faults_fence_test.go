@@ -40,7 +40,7 @@ func (f *fleet) floored(server int) {
 		_, rest, _ := strings.Cut(f.must(server, "INFO", "server").(string), "run_id:")
 		run, _, _ := strings.Cut(rest, "\r\n")
 		text, _ := f.must(server, "GET", "redlock:fence").(string)
-		if record, err := pure.ParseRecord(text); err != nil || record.Run != run || record.Floor <= 0 {
+		if record, err := pure.ParseRecord(text); err != nil || !strings.HasPrefix(record.Run, run) || record.Floor <= 0 {
 			return fmt.Errorf("server %d, which is %s, has %q", server, run, text)
 		}
 		return nil
