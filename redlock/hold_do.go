@@ -65,7 +65,7 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 			released = nil // it would name the same nodes again
 		}
 		if called {
-			err = joined(ended(err, run, ctx), cause, released)
+			err = joined(err, cause, released)
 		}
 	}()
 	if left := h.Validity(); left <= 0 || left < h.client.config.MinValidity {
@@ -73,7 +73,7 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 		return named(h.Resource(), ErrExpired)
 	}
 	called = true
-	return fn(run)
+	return ended(fn(run), run, ctx)
 }
 
 // during returns ctx with a cancellation that follows the hold. end releases
@@ -88,7 +88,7 @@ func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
 	}
 }
 
-// ended returns a function's error. If that says only that the context of its
+// ended returns a function's error, before run's end is called. If that says only that the context of its
 // run had ended, a lock that was lost must not look like a request that was
 // cancelled: the result is nil if the hold ended it, whose reason is reported,
 // and the reason of an outer hold if that ended ctx.
@@ -99,8 +99,8 @@ func ended(own error, run, ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	var any *Client
-	for in := any.outer(ctx); in != nil; in = any.outer(in.Context) {
+	var c *Client // any
+	for in := c.outer(ctx); in != nil; in = c.outer(in.Context) {
 		if cause := in.hold.Err(); cause != nil && cause == context.Cause(ctx) {
 			return cause
 		}

@@ -41,9 +41,9 @@ type keeper struct {
 	desk
 	winding winding
 	// failing is set from the first renewal that fails until one is granted.
-	// warned is when that was last reported.
-	failing bool
-	warned  time.Time
+	// failed is when one failed last, and warned when that was last reported.
+	failing        bool
+	failed, warned time.Time
 }
 
 // An agenda is when to look at which hold. The keeper's mutex guards it.
@@ -103,6 +103,9 @@ const (
 	// failuresApart bounds how often failures are reported where some holds are
 	// renewed and others are not.
 	failuresApart = time.Second
+	// failuresLast is how long after a failure another one is the same: the locks
+	// may all have been lost or released since.
+	failuresLast = time.Minute
 	// releasesAtOnce bounds the pending releases of Close.
 	releasesAtOnce = 1024
 	// clockLeap is how far another clock may run ahead of the monotonic one
@@ -260,9 +263,9 @@ func (k *keeper) look(h *Hold, now instant) (posted bool) {
 // something about it: once, since what fails for one hold fails for all. The
 // caller must hold h.mu.
 func (k *keeper) fails(h *Hold, now instant) {
-	was := k.failing
-	k.failing = true
-	if was || now.at.Sub(k.warned) < failuresApart {
+	again := k.failing && now.at.Sub(k.failed) < failuresLast
+	k.failing, k.failed = true, now.at
+	if again || now.at.Sub(k.warned) < failuresApart {
 		return
 	}
 	k.warned = now.at

@@ -69,6 +69,28 @@ func TestACancellationUnderAHoldIsReported_R14(t *testing.T) {
 	})
 }
 
+// So is the end of a context that the function has made itself: its work was
+// not done, though the lock was held all the time.
+func TestAnEndOfTheFunctionsOwnContextIsReported_R14(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		own := func(ctx context.Context) error {
+			within, cancel := context.WithCancel(ctx)
+			cancel()
+			return within.Err()
+		}
+		for _, reentrant := range []bool{false, true} {
+			err := c.DoWith(t.Context(), "r", HoldOptions{TTL: time.Second}, func(ctx context.Context) error {
+				if !reentrant {
+					return own(ctx)
+				}
+				return c.DoWith(ctx, "r", HoldOptions{TTL: time.Second, Reentrant: true}, own)
+			})
+			require.Equal(t, context.Canceled, err, "reentrant: %v", reentrant)
+		}
+	})
+}
+
 // The text of a loss names the nodes that are at fault, each once, and no node
 // that was up.
 func TestALossNamesTheNodesAtFault_R12(t *testing.T) {
@@ -133,6 +155,23 @@ func TestARenewalThatFailsIsReportedInTime_R13_R31(t *testing.T) {
 		require.Equal(t, 2, warned(), "it is another failure")
 		for i := range m.nodes {
 			m.link(i).Refuse(false)
+		}
+	})
+}
+
+// A failure is reported again after all locks were lost: none was renewed since.
+func TestARenewalThatFailsAfterALossIsReported_R13_R31(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		var log strings.Builder
+		c := exactClient(t, m, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for i := range 3 {
+			h := mustHold(t, c, "r", HoldOptions{})
+			m.silence()
+			awaitEnd(t, h.Context())
+			require.ErrorIs(t, h.Err(), ErrLost)
+			require.Equal(t, i+1, strings.Count(log.String(), "not renewed"), log.String())
+			m.recover()
+			time.Sleep(time.Hour)
 		}
 	})
 }
