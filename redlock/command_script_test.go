@@ -65,7 +65,7 @@ func TestScripts(t *testing.T) {
 		"extend: ours, longer":      {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, "90000"}, 1, 90000, mine},
 		"extend: ours, shorter":     {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, "30000"}, 1, 60000, mine},
 		"extend: ours, a hair":      {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, "1"}, 1, 60000, mine},
-		"extend: ours, forever":     {[]string{"SET", "k", mine}, extendSource, []string{mine, "30000"}, 1, -1, mine},
+		"extend: ours, forever":     {[]string{"SET", "k", mine}, extendSource, []string{mine, "30000"}, 1, 86_400_000, mine},
 		"extend: another's, longer": {[]string{"SET", "k", others, "PX", "60000"}, extendSource, []string{mine, "90000"}, 0, 60000, others},
 		"extend: missing":           {nil, extendSource, []string{mine, "90000"}, 0, -2, ""},
 		"extend: expired":           {[]string{"SET", "k", mine, "PX", "1"}, extendSource, []string{mine, "90000"}, 0, -2, ""},
@@ -211,7 +211,7 @@ func TestExtendManyScript(t *testing.T) {
 		{[]string{mine, "PX", "60000"}, 30000, 1, 60000},
 		{nil, 90000, 0, -2},
 		{[]string{others, "PX", "60000"}, 90000, 0, 60000},
-		{[]string{mine}, 90000, 1, -1},
+		{[]string{mine}, 90000, 1, 86_400_000},
 		{[]string{mine + "x", "PX", "60000"}, 90000, 0, 60000},
 	}
 	sides := bothSides(t)

@@ -157,7 +157,7 @@ func TestSetsOutliveWhatIsInThem(t *testing.T) {
 		"extend read":   {"w:readers", rwCall(lua.Read, "x", "50000"), rwCall(lua.ExtendRead, "x", "100000")},
 		"downgrade":     {"w:readers", []string{"SET", "w", "x"}, rwCall(lua.Downgrade, "x", "y", "100000")},
 		"permit":        {"s:permits", nil, permitCall("0", "x", "100000", "2", "0")},
-		"extend permit": {"s:permits", []string{"SET", "s#0", "x"}, []string{"EVAL", lua.ExtendPermit, "2", "s#0", "s:permits", "x", "100000", "2"}},
+		"extend permit": {"s:permits", []string{"SET", "s#0", "x", "PX", "50000"}, []string{"EVAL", lua.ExtendPermit, "2", "s#0", "s:permits", "x", "100000", "2"}},
 	} {
 		do("FLUSHALL")
 		if c.prepare != nil {

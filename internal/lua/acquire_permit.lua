@@ -49,8 +49,12 @@ end
 if n < least and (not taken or taken < least) and redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   redis.call('ZADD', KEYS[2], 'GT', now + ARGV[2], ARGV[3])
   -- The set outlives each of its numbers.
-  if redis.call('PTTL', KEYS[2]) < ARGV[2] + 1000 then
-    redis.call('PEXPIRE', KEYS[2], ARGV[2] + 1000)
+  local stays, rest = ARGV[2] + 1000, redis.call('PTTL', KEYS[2])
+  if rest == -1 then -- it is new, or PERSIST took its TTL, which others need
+    stays = math.max(stays, redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] - now + 1000)
+  end
+  if rest < stays then
+    redis.call('PEXPIRE', KEYS[2], stays)
   end
   return 1
 end

@@ -1,6 +1,7 @@
 -- Compares and lengthens (R10). Returns 1 if the key is ours, and 0 if it is
 -- another's, missing or not a string. Sets the TTL only if it exceeds the
--- remaining one. A key without a TTL (-1) stays without one.
+-- remaining one. A key without a TTL (-1, by PERSIST) gets one of a day at
+-- least: a copy of the lock may have been promised more than this TTL.
 local value = redis.pcall('GET', KEYS[1])
 if value ~= ARGV[1] then
   if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
@@ -9,7 +10,9 @@ if value ~= ARGV[1] then
   return 0
 end
 local rest = redis.call('PTTL', KEYS[1])
-if rest >= 0 and rest < tonumber(ARGV[2]) then
+if rest == -1 then
+  redis.call('PEXPIRE', KEYS[1], math.max(ARGV[2], 86400000))
+elseif rest < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 return 1

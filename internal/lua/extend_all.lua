@@ -13,7 +13,9 @@ for i = 1, #KEYS do
 end
 for i = 1, #KEYS do
   local rest = redis.call('PTTL', KEYS[i])
-  if rest >= 0 and rest < tonumber(ARGV[2]) then
+  if rest == -1 then
+    redis.call('PEXPIRE', KEYS[i], math.max(ARGV[2], 86400000)) -- see extend.lua
+  elseif rest < tonumber(ARGV[2]) then
     redis.call('PEXPIRE', KEYS[i], ARGV[2])
   end
 end

@@ -14,7 +14,9 @@ local results = {}
 for i = 1, #KEYS do
   if values[i] == ARGV[2 * i - 1] then
     local rest = redis.call('PTTL', KEYS[i])
-    if rest >= 0 and rest < tonumber(ARGV[2 * i]) then
+    if rest == -1 then
+      redis.call('PEXPIRE', KEYS[i], math.max(ARGV[2 * i], 86400000)) -- see extend.lua
+    elseif rest < tonumber(ARGV[2 * i]) then
       redis.call('PEXPIRE', KEYS[i], ARGV[2 * i])
     end
     results[i] = 1

@@ -14,15 +14,21 @@ if value ~= ARGV[1] then
 end
 local rest = redis.call('PTTL', KEYS[1])
 local ttl = math.max(rest, tonumber(ARGV[2]))
+if rest == -1 then
+  ttl = math.max(ttl, 86400000) -- see extend.lua
+end
 -- PEXPIRE comes first, also where nothing is left to lengthen: after it, a
 -- server at maxmemory executes ZADD too (R25).
-if rest >= 0 then
-  redis.call('PEXPIRE', KEYS[1], ttl)
-end
+redis.call('PEXPIRE', KEYS[1], ttl)
 -- A record that was lost begins anew with this number. That keeps the promise
 -- for this permit, and can only refuse more than before.
 redis.call('ZADD', KEYS[2], 'GT', now + ttl, ARGV[3])
-if redis.call('PTTL', KEYS[2]) < ttl + 1000 then
-  redis.call('PEXPIRE', KEYS[2], ttl + 1000)
+local stays = ttl + 1000
+rest = redis.call('PTTL', KEYS[2])
+if rest == -1 then -- it is new, or PERSIST took its TTL, which others need
+  stays = math.max(stays, redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] - now + 1000)
+end
+if rest < stays then
+  redis.call('PEXPIRE', KEYS[2], stays)
 end
 return 1

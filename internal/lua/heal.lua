@@ -12,7 +12,9 @@ if value ~= ARGV[1] then
   return 0
 end
 local rest = redis.call('PTTL', KEYS[1])
-if rest >= 0 and rest < tonumber(ARGV[2]) then
+if rest == -1 then
+  redis.call('PEXPIRE', KEYS[1], math.max(ARGV[2], 86400000)) -- see extend.lua
+elseif rest < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 return 1

@@ -27,8 +27,12 @@ if type(added) == 'table' then
   return added -- the error
 end
 -- The set outlives each of its readers.
-if redis.call('PTTL', KEYS[2]) < ARGV[2] + 1000 then
-  redis.call('PEXPIRE', KEYS[2], ARGV[2] + 1000)
+local stays, rest = ARGV[2] + 1000, redis.call('PTTL', KEYS[2])
+if rest == -1 then -- it is new, or PERSIST took its TTL, which others need
+  stays = math.max(stays, redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] - now + 1000)
+end
+if rest < stays then
+  redis.call('PEXPIRE', KEYS[2], stays)
 end
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 return 1

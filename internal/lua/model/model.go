@@ -35,11 +35,17 @@ func Extend[K, V comparable](db Keys[K, V], key K, token V, ttl time.Duration) i
 	if !holds(db, key, token) {
 		return 0
 	}
-	if left, _ := db.TTL(key); left > 0 && left < ttl {
+	switch left, _ := db.TTL(key); {
+	case left == 0:
+		db.Expire(key, max(ttl, day))
+	case left < ttl:
 		db.Expire(key, ttl)
 	}
 	return 1
 }
+
+// day is the least TTL of a key that had lost its own.
+const day = 24 * time.Hour
 
 // Heal does what heal.lua does: it extends a key, or sets a missing one again.
 func Heal[K, V comparable](db Keys[K, V], key K, token V, ttl time.Duration) int {

@@ -44,7 +44,7 @@ func TestModel(t *testing.T) {
 		{"another's", key{"b", s}, 0, 0, 0, 0, key{"b", s}, key{"b", s}, key{"b", s}, key{"b", s}},
 		{"ours, ends first", key{"a", s}, 1, 1, 1, 1, none, key{"a", 5 * s}, key{"a", 5 * s}, key{"a", s}},
 		{"ours, ends later", key{"a", 9 * s}, 1, 1, 1, 1, none, key{"a", 9 * s}, key{"a", 9 * s}, key{"a", 5 * s}},
-		{"ours, for ever", key{"a", 0}, 1, 1, 1, 1, none, key{"a", 0}, key{"a", 0}, key{"a", 5 * s}},
+		{"ours, for ever", key{"a", 0}, 1, 1, 1, 1, none, key{"a", day}, key{"a", day}, key{"a", 5 * s}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			run := func(want int, left key, do func(db Keys[string, string]) int) {

@@ -80,7 +80,7 @@ func recordOf(db Keys[string, string], record string, now time.Time) (least, mos
 func recordPermits(db Keys[string, string], record string, permits int, ttl time.Duration, now time.Time) {
 	all, number := readersOf(db, record), strconv.Itoa(permits)
 	all[number] = max(all[number], now.Add(ttl).UnixMilli())
-	write(db, record, all, ttl+setOutlives)
+	write(db, record, all, ttl+setOutlives, now)
 }
 
 // FreePermits returns the text of a refusal.

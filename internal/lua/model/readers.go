@@ -31,13 +31,17 @@ func readersOf(db Keys[string, string], key string) map[string]int64 {
 }
 
 // write writes the readers, and deletes the key if there are none. The key then
-// lives for the TTL at least.
-func write(db Keys[string, string], key string, all map[string]int64, ttl time.Duration) {
+// lives for the TTL at least, and if it had none, until its last reader leaves.
+func write(db Keys[string, string], key string, all map[string]int64, ttl time.Duration, now time.Time) {
 	if len(all) == 0 {
 		db.Delete(key)
 		return
 	}
 	left, _ := db.TTL(key)
+	if left == 0 && ttl > 0 {
+		last := slices.Max(slices.Collect(maps.Values(all)))
+		left = time.UnixMilli(last).Sub(now) + setOutlives
+	}
 	var text strings.Builder
 	for _, value := range slices.Sorted(maps.Keys(all)) {
 		text.WriteString(strconv.FormatInt(all[value], 10) + " " + value + "\n")
@@ -62,7 +66,7 @@ func Read(db Keys[string, string], k RWKeys, value string, ttl time.Duration, no
 	all := readersOf(db, k.Readers)
 	purge(all, now)
 	all[value] = now.Add(ttl).UnixMilli()
-	write(db, k.Readers, all, ttl+setOutlives)
+	write(db, k.Readers, all, ttl+setOutlives, now)
 	return 1
 }
 
@@ -86,7 +90,7 @@ func Write(db Keys[string, string], k RWKeys, value string, ttl time.Duration, o
 	}
 	db.Set(k.Writer, value, ttl)
 	if len(all) < n {
-		write(db, k.Readers, all, 0)
+		write(db, k.Readers, all, 0, now)
 	}
 	return 1, ""
 }
@@ -106,7 +110,7 @@ func Downgrade(db Keys[string, string], k RWKeys, was, value string, ttl time.Du
 	all := readersOf(db, k.Readers)
 	purge(all, now)
 	all[value] = now.Add(ttl).UnixMilli()
-	write(db, k.Readers, all, ttl+setOutlives)
+	write(db, k.Readers, all, ttl+setOutlives, now)
 	db.Delete(k.Writer)
 	db.Delete(k.Mark)
 	return 1
@@ -122,7 +126,7 @@ func ExtendRead(db Keys[string, string], readers, value string, ttl time.Duratio
 		purge(all, now)
 		all[value] = until
 	}
-	write(db, readers, all, ttl+setOutlives)
+	write(db, readers, all, ttl+setOutlives, now)
 	return 1
 }
 
@@ -131,7 +135,7 @@ func ReleaseRead(db Keys[string, string], readers, writer, value, was string, no
 	all := readersOf(db, readers)
 	if ends, in := all[value]; in {
 		delete(all, value)
-		write(db, readers, all, 0)
+		write(db, readers, all, 0, now)
 		if ends > now.UnixMilli() {
 			n = 1
 		}
