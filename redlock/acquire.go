@@ -22,7 +22,11 @@ const largeRoom = 448
 // The error is ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrClosed,
 // ErrResource, ErrTTL, or a CancelledError if ctx ended. If TryAcquire returns
 // an error, it leaves no key behind: it has queued the release for every node
-// (R7).
+// (R7). A process that ends in the same millisecond may end before the release
+// is sent, and leaves keys until their TTL: call Client.Close before os.Exit.
+//
+// If several clients try at one time, all of them may get ErrHeld. If one is to
+// win, use Acquire with a short Config.MaxWait or context.
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	lock := Lock{client: c, resource: resource, ttl: ttl}
 	err := c.try(ctx, 1, &lock)

@@ -13,7 +13,9 @@ import (
 // for them with errors.Is.
 var (
 	// ErrHeld is returned if another client holds the resource, or if several
-	// clients asked at once and none got a quorum. It is ordinary, so it is
+	// clients asked at once and none got a quorum, so that all of them may be
+	// refused: Acquire, with a short Config.MaxWait or context, tries again. It
+	// is ordinary, so it is
 	// returned as it is, without the resource, and costs no allocation; but see
 	// HeldError.
 	ErrHeld = errors.New("redlock: resource is held")

@@ -145,6 +145,10 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 // back (R8). A CancelledError is returned if ctx ended before the answers, and
 // ErrClosed if the client is closed. Releasing twice is harmless.
 //
+// Release returns when a quorum has answered (R5). A process that ends in the
+// same millisecond may leave the key on the other nodes, until its TTL: call
+// Client.Close before os.Exit.
+//
 // If a caller of this client waits for the resource, and the holder of this
 // lock had waited for it too, Release hands the lock over and returns nil at
 // once: no node is asked. From then on this Lock and its copies are not held:
