@@ -128,13 +128,27 @@ func (n *node) estrangedLocked() *fault {
 			", which does not list its address",
 			"name the nodes as when the deployment was opened, or if its nodes have changed, stop all clients and replace the deployment (redlock init)",
 			ErrDeployment}, tried: g.now()}
+	case pure.BerthElsewhere:
+		node, other, _ := d.Other()
+		return &fault{err: &PreflightError{"deployment", fmt.Sprintf("database %d, which this client uses, belongs to no deployment, and database %d "+
+			"of %s to %s", n.config.Endpoint.DB, other.DB, g.nameLocked(node), describe(other.Identity)),
+			"name the same database in all clients, or use another prefix; if that deployment is over, replace it (redlock init)",
+			ErrDeployment}, tried: g.now()}
 	case pure.BerthOpening:
+		o := d.Seen(n.index).Opening
+		if o.Stage == pure.Locked {
+			return &fault{err: fmt.Errorf("%w: %s is locked there for %s; a client that names all its nodes ends that, and if it is over, "+
+				"delete the key", ErrUnopened, openingPlace, describe(o.Identity))}
+		}
 		return &fault{err: fmt.Errorf("%w: another client is about to open one with the node", ErrUnopened)}
 	case pure.BerthUnread:
 		return &fault{err: fmt.Errorf("%w: the node's seal cannot be read", ErrUnopened)}
 	case pure.BerthStrange:
-		return &fault{err: &PreflightError{"deployment", "the key of its seal, or of an opening, holds something else",
-			"delete what stands there, or use another prefix", ErrDeployment}, tried: g.now()}
+		found, advice := sealPlace+" or "+openingPlace+" holds something else there", "delete that key on this node, or use another prefix"
+		if d.Seen(n.index).Later {
+			found, advice = "the node was opened by a newer version: "+sealPlace+" has a form that this one does not know", "update this client"
+		}
+		return &fault{err: &PreflightError{"deployment", found, advice, ErrDeployment}, tried: g.now()}
 	case pure.BerthAdopts:
 		if !n.trust.Trusted {
 			return nil // its quarantine lasts longer than writing the seal
@@ -169,14 +183,33 @@ func (n *node) waitsForOthersLocked() bool {
 func (g *Group) rivalsLocked() error {
 	d := &g.quarantine.deployment
 	node, other, _ := d.Rivals()
-	found := g.nameLocked(node) + " belongs to " + describe(d.Claim(node))
+	found := g.claimLocked(node)
 	if node == other {
 		found += ", and this client has " + strconv.Itoa(g.size)
 	} else {
-		found += ", and " + g.nameLocked(other) + " to " + describe(d.Claim(other))
+		found += ", and " + g.claimLocked(other)
 	}
 	return &PreflightError{"deployment", found,
-		"all clients of a deployment must name the same nodes; to use nodes of a deployment that is over, replace it (redlock init)", ErrDeployment}
+		"all clients of a deployment must name the same nodes; to use nodes of a deployment that is over, replace it (redlock init); if one of " +
+			"these nodes should not have its key, delete the key there", ErrDeployment}
+}
+
+// The names of the keys that say which deployment a node belongs to. Errors do
+// not show the prefix (R27).
+const (
+	sealPlace    = "the key redlock:seal (behind the prefix)"
+	openingPlace = "the key redlock:opening (behind the prefix)"
+)
+
+// claimLocked returns the text that says what a node belongs to, and where that
+// stands.
+func (g *Group) claimLocked(node int) string {
+	d := &g.quarantine.deployment
+	who := d.Claim(node)
+	if who == d.Shown(node) {
+		return g.nameLocked(node) + " belongs to " + describe(who) + ", by " + sealPlace
+	}
+	return g.nameLocked(node) + " is locked for " + describe(who) + ", by " + openingPlace
 }
 
 func describe(who pure.Identity) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -483,5 +484,71 @@ func TestShortLivedClientsEndAQuarantine_R23(t *testing.T) {
 		lasted := time.Since(started)
 		assert.GreaterOrEqual(t, lasted, fullNeed)
 		assert.Less(t, lasted, fullNeed+5*time.Second)
+	})
+}
+
+// What stands on a node and keeps clients out is named, with the node and the
+// key, and so is a way out (R27, R30).
+func TestWhatKeepsClientsOutIsNamed_R30(t *testing.T) {
+	foreign := pure.Identity{ID: strings.Repeat("f0", 16), Nodes: 3, Members: pure.MembersOf([]string{"x:1", "y:1", "z:1"})}
+	for name, c := range map[string]struct {
+		key, value string
+		says       []string
+	}{
+		"a foreign seal": {sealKey, pure.Seal{Identity: foreign, Run: "a", MaxTTL: maxTTL}.String(),
+			[]string{"node 1 (node1:6379)", "deployment " + foreign.ID, "the key redlock:seal", "delete the key there"}},
+		"a locked opening": {openingKey, pure.Opening{Stage: pure.Locked, Identity: foreign}.String(),
+			[]string{"node 1 (node1:6379)", "is locked for deployment " + foreign.ID, "the key redlock:opening", "delete the key there"}},
+		"a seal of a later form": {sealKey, "redlock-seal 99 what=ever",
+			[]string{"node 1 (node1:6379)", "opened by a newer version", "update this client"}},
+		"a later opening": {openingKey, "redlock-opening 2 what=ever", []string{"opened by a newer version"}},
+		"something else":  {sealKey, "a value", []string{"redlock:seal (behind the prefix)", "holds something else", "delete that key"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, cl *cluster) {
+				require.NoError(t, cl.group.WaitTried(background))
+				time.Sleep(5 * time.Second)
+				err := cl.group.Membership().Err
+				require.ErrorIs(t, err, ErrDeployment)
+				for _, words := range c.says {
+					assert.ErrorContains(t, err, words)
+				}
+				assert.NotContains(t, err.Error(), c.value, "R27")
+			}, withTrust, func(cl *cluster) {
+				cl.sealed(0, 2)
+				if c.key == openingKey {
+					cl.sealed(1)
+					cl.nodes[1].DB().Delete(sealKey)
+				}
+				cl.nodes[1].DB().Set(c.key, c.value, 0)
+			})
+		})
+	}
+}
+
+// A member that this client names by another address than its deployment does
+// is warned about from the first day, in Nodes and in the news (R30).
+func TestMemberByAnotherNameIsWarnedAbout_R30(t *testing.T) {
+	var mu sync.Mutex
+	var news []string
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		require.NoError(t, c.group.Ready(background))
+		assert.Empty(t, c.status(0).Warnings)
+		require.Len(t, c.status(1).Warnings, 1)
+		assert.Contains(t, c.status(1).Warnings[0], "by another address")
+		mu.Lock()
+		defer mu.Unlock()
+		assert.Equal(t, c.status(1).Warnings, news)
+	}, withTrust, func(c *cluster) {
+		c.config.OnChange = func(change Change) {
+			mu.Lock()
+			defer mu.Unlock()
+			news = append(news, change.Warnings...)
+		}
+		who := c.identity()
+		who.Members = pure.MembersOf([]string{"node0:6379", "lock-b:6379", "node2:6379"})
+		for _, n := range c.nodes {
+			n.DB().Set(sealKey, pure.Seal{Identity: who, Run: n.Process(), MaxTTL: maxTTL, Watched: fullNeed}.String(), 0)
+		}
 	})
 }

@@ -1,7 +1,6 @@
 package multiplex
 
 import (
-	"slices"
 	"time"
 
 	"github.com/redmux/redmux/conn"
@@ -69,7 +68,7 @@ func (g *Group) Nodes() []Status {
 			s.Err = n.fault.err
 		}
 		n.tellTrustLocked(&s, g.now())
-		s.Warnings = slices.Clone(n.trust.warnings)
+		s.Warnings = n.warningsLocked()
 		if s.State == Up && g.fencing.floorless.Has(n.index) {
 			s.Warnings = append(s.Warnings, errtext.Text(n.floorlessLocked().err))
 		}

@@ -69,8 +69,8 @@ func (n *node) reportLocked(news News, cause string, why error) {
 	}
 	change := Change{Node: n.index, Addr: n.addr, News: news, Cause: cause, Err: why, At: time.Now()}
 	if news == NewsUp || news == NewsQuarantined {
-		if !slices.Equal(n.trust.warnings, n.told.warnings) {
-			change.Warnings, n.told.warnings = slices.Clone(n.trust.warnings), n.trust.warnings
+		if all := n.warningsLocked(); !slices.Equal(all, n.told.warnings) {
+			change.Warnings, n.told.warnings = slices.Clone(all), all
 		}
 	}
 	n.told.news, n.told.cause = news, cause

@@ -63,6 +63,19 @@ const (
 const WarnForgetful = "belongs to a deployment whose clients obey MaxTTL, which this client does not: its locks may be " +
 	"lost when a node restarts"
 
+const warnRenamed = "its deployment lists it by another address than this client does: once it comes back empty, this client " +
+	"does not know it as a member, and does not count it (name it as when the deployment was opened)"
+
+// warningsLocked lists what is noteworthy about the node. The slice is the
+// caller's.
+func (n *node) warningsLocked() []string {
+	all := slices.Clone(n.trust.warnings)
+	if n.group.config.sealed() && n.group.quarantine.deployment.Renamed(n.index) {
+		all = append(all, warnRenamed)
+	}
+	return all
+}
+
 // warningsOf lists what is noteworthy about a server that is not refused (R22).
 func (g *Group) warningsOf(s *conn.Server) []string {
 	var all []string

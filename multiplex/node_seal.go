@@ -66,7 +66,7 @@ func (l *look) read(turn int, v resp.Value) error {
 		l.sighting.What, l.seal = found, text
 		if found == pure.SealSeen {
 			if l.sighting.Seal, err = pure.ParseSeal(text); err != nil {
-				l.sighting.What = pure.SealStrange
+				l.sighting.What, l.sighting.Later = pure.SealStrange, pure.LaterForm(text)
 			}
 		}
 		return nil
@@ -74,7 +74,7 @@ func (l *look) read(turn int, v resp.Value) error {
 	switch found {
 	case pure.SealSeen:
 		if l.sighting.Opening, err = pure.ParseOpening(text); err != nil {
-			l.sighting.What = pure.SealStrange
+			l.sighting.What, l.sighting.Later = pure.SealStrange, l.sighting.Later || pure.LaterForm(text)
 		}
 	case pure.Unreadable, pure.SealStrange:
 		l.sighting.What = found
@@ -335,6 +335,10 @@ func (n *node) orderLocked(o pure.Order, now time.Duration) {
 			d.Answer(n.index, o, true)
 		case ok && count == 0:
 			d.Answer(n.index, o, false)
+		case v.Type() == resp.BulkString && !v.IsNull():
+			if err := d.Elsewhere(n.index, o, string(v.Bytes())); err != nil {
+				return fmt.Errorf("%w to the seal: %w", ErrUnexpected, err)
+			}
 		case !v.IsError():
 			return fmt.Errorf("%w: type %q to the seal", ErrUnexpected, v.Type())
 		default:
@@ -360,21 +364,20 @@ func (n *node) orderLocked(o pure.Order, now time.Duration) {
 func (n *node) argumentsLocked(o pure.Order, now time.Duration) ([]string, *pure.Seal) {
 	g := n.group
 	who := o.Identity.String()
+	ids, db := " "+strings.Join(g.config.Replace, " ")+" ", strconv.Itoa(n.config.Endpoint.DB)
 	switch o.Verb {
 	case pure.Propose:
-		ids := " " + strings.Join(g.config.Replace, " ") + " "
-		return []string{"propose", who, strconv.FormatInt(pure.ProposalTTL.Milliseconds(), 10), ids}, nil
+		return []string{"propose", who, strconv.FormatInt(pure.ProposalTTL.Milliseconds(), 10), ids, db}, nil
 	case pure.Lock:
 		return []string{"lock", who}, nil
 	case pure.Undo:
 		return []string{"undo", who}, nil
 	}
 	seal := n.trust.Writes(o.Identity, g.quarantine.maxTTL, g.quarantine.deployment.Vouches(o.Identity), now)
-	verb := "seal"
 	if o.Verb == pure.Adopt {
-		verb = "adopt"
+		return []string{"adopt", who, seal.String(), ids, db}, &seal
 	}
-	return []string{verb, who, seal.String()}, &seal
+	return []string{"seal", who, seal.String()}, &seal
 }
 
 // cureSealLocked loads the script that writes the seal again, and looks at the

@@ -495,3 +495,24 @@ func TestAnEmptiedNodeIsTakenOnlyInTime_R29(t *testing.T) {
 		require.LessOrEqual(t, lock.Validity(), time.Duration(0), "two holders")
 	})
 }
+
+// A lock is looked for in one database, so all nodes must name the same (R30).
+func TestMixedDatabasesAreRefused_R30(t *testing.T) {
+	mixed := Config{Nodes: Nodes("redis://user:secret@a:1", "redis://a:2/0", "redis://a:3/1")}
+	_, err := New(t.Context(), mixed)
+	require.ErrorIs(t, err, ErrConfig)
+	require.ErrorContains(t, err, "Nodes[0] (a:1) names database 0, and Nodes[2] (a:3) database 1")
+	require.NotContains(t, err.Error(), "secret")
+	_, err = Init(t.Context(), mixed)
+	require.ErrorIs(t, err, ErrConfig)
+	for _, alike := range [][]Node{Nodes("redis://a:1/3", "redis://a:2?db=3"), Nodes("redis://a:1", "redis://a:2/0")} {
+		config := Config{Nodes: alike}
+		config.complete()
+		_, err := config.endpoints(nil)
+		require.NoError(t, err)
+	}
+	mixed.Allow.SameServer = true
+	mixed.complete()
+	_, err = mixed.endpoints(nil)
+	require.NoError(t, err, "two databases of one server, in tests")
+}

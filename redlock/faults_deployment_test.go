@@ -221,3 +221,33 @@ func TestFaultFirstStart_R29(t *testing.T) {
 	t.Logf("Init and New took %v", time.Since(start))
 	acquired(t, c, "r", time.Minute)
 }
+
+// A master belongs to a deployment with one of its databases. A client that
+// names another one is refused, also by Init, with both sides in the error, and
+// leaves nothing there (R30).
+func TestFaultAnotherDatabase_R30(t *testing.T) {
+	f := newFleet(t, 3)
+	ctx, cancel := context.WithTimeout(context.Background(), inTheEnd)
+	defer cancel()
+	made, err := redlock.Init(ctx, f.some([]int{0, 1, 2}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := f.some([]int{0, 1, 2})
+	for i := range other.Nodes {
+		other.Nodes[i].URL += "?db=1"
+	}
+	sides := regexp.MustCompile("database 1, which this client uses.* database 0 of node .* to deployment " + made.ID)
+	_, err = redlock.Init(ctx, other)
+	if !errors.Is(err, redlock.ErrDeployment) || !sides.MatchString(err.Error()) {
+		t.Errorf("Init: %v", err)
+	}
+	_, err = f.client(other).Acquire(ctx, "r", 500*time.Millisecond)
+	if ctx.Err() != nil || !errors.Is(err, redlock.ErrDeployment) || !sides.MatchString(err.Error()) {
+		t.Errorf("Acquire: %v", err)
+	}
+	acquired(t, f.client(f.some([]int{0, 1, 2})), "r", 500*time.Millisecond)
+	if _, err := redlock.Init(ctx, other, made.ID); err != nil {
+		t.Errorf("an operator says that the first deployment is over: %v", err)
+	}
+}

@@ -40,7 +40,7 @@ var conditions = []condition{
 		on: set("min-replicas-to-write", "1"), off: set("min-replicas-to-write", "0")},
 	{name: "readonly", about: "the master becomes a replica, which ends our connection at the next answer", why: saysReplica, owes: true,
 		down: true, unseen: true, on: do("REPLICAOF", "127.0.0.1", "1"), off: do("REPLICAOF", "NO", "ONE")},
-	{name: "replica", about: "the master becomes a replica, and we come back to it", why: is(multiplex.ErrNotMaster), owes: true,
+	{name: "replica", about: "the master becomes a replica, and we come back to it", why: saysReplica, owes: true,
 		down: true, on: then(do("REPLICAOF", "127.0.0.1", "1"), kicked), off: do("REPLICAOF", "NO", "ONE")},
 	{name: "masterdown", about: "a replica without its master, that may not serve stale data",
 		why: saysReplica, owes: true, down: true, unseen: true,

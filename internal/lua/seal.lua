@@ -3,14 +3,18 @@
 -- ARGV: a verb, an identity ("deployment=… nodes=… members=…"), and what the
 -- verb needs. Returns 1 if the change was made, now or before. Returns 0, and
 -- changes nothing, if what is there forbids it.
---   propose ms ids  begins an opening on a free node, with this TTL. Seals and
---                   openings of the ids, which have blanks around them, count
---                   as absent
+--   propose ms ids db  begins an opening on a free node, with this TTL. Seals
+--                   and openings of the ids, which have blanks around them,
+--                   count as absent
 --   lock            makes the identity's opening stay, without a TTL
 --   seal seal       writes the seal in place of the identity's lock, or over a
 --                   seal of the identity
---   adopt seal      does the same, and also writes it on a free node
+--   adopt seal ids db  does the same, and also writes it on a free node
 --   undo            removes the identity's opening
+-- A master belongs to a deployment with one of its databases. So propose and
+-- adopt, which are given their own number, return a text with the number and the
+-- identity if another database has a seal or an opening under the same keys.
+-- Where SELECT is not allowed, that is unknown.
 -- A value of another form stays as it is: it is not ours. A seal is never
 -- lowered: the larger MaxTTL stays, and for the same process the longer time
 -- watched.
@@ -45,11 +49,32 @@ if strange or opening ~= '' and not stage then
 end
 local free = owner == '' and not stage
 
-if verb == 'propose' then
-  local function passes(who) -- who is absent, or has one of the ids
-    local id = who and string.match(who, '^deployment=(%x+)')
-    return not id or string.find(ARGV[4], ' ' .. id .. ' ', 1, true) ~= nil
+local function passes(who) -- who is absent, or has one of the ids
+  local id = who and string.match(who, '^deployment=(%x+)')
+  return not id or string.find(ARGV[4], ' ' .. id .. ' ', 1, true) ~= nil
+end
+if ARGV[5] and (verb == 'propose' or free) then
+  local found
+  for db = 0, 63 do
+    local selected = redis.pcall('SELECT', db)
+    if selected.err then
+      break
+    end
+    for i = 1, 2 do
+      local value = redis.pcall('GET', KEYS[i])
+      local who = type(value) == 'string' and string.match(value, '(deployment=%x+ nodes=%d+ members=[%x,]+)')
+      if db ~= tonumber(ARGV[5]) and not found and who and who ~= identity and not passes(who) then
+        found = db .. ' ' .. who
+      end
+    end
   end
+  redis.pcall('SELECT', ARGV[5])
+  if found then
+    return found
+  end
+end
+
+if verb == 'propose' then
   if stage == 'proposed' and opener == identity then
     return 1
   elseif not passes(owner) or not passes(opener) then

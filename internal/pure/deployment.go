@@ -1,6 +1,10 @@
 package pure
 
-import "time"
+import (
+	"strconv"
+	"strings"
+	"time"
+)
 
 // A Deployment is what one client knows of the deployment of its nodes. It
 // decides what the client does to make all of them belong to the same
@@ -66,9 +70,17 @@ type berth struct {
 	stale bool          // it must be looked at again
 	held  bool          // an order failed: no other before the next look
 	busy  bool          // an order outside of the opening is under way
+	other Other         // what another of its databases belongs to
 	was   string        // the id of the deployment that it was last seen in
 	of    string        // the members of that deployment
 	born  time.Duration // its process had started by then
+}
+
+// An Other is the deployment that another database of a node belongs to, by the
+// same keys. The zero Other is none.
+type Other struct {
+	DB       int
+	Identity Identity
 }
 
 // An attempt is this client's attempt to open its set.
@@ -189,6 +201,9 @@ func (d *Deployment) Answer(node int, o Order, done bool) {
 	} else {
 		n.busy = false
 	}
+	if done {
+		n.other = Other{}
+	}
 	switch {
 	case !done:
 	case o.Verb == Undo && o.Identity == n.seen.Opening.Identity:
@@ -216,6 +231,36 @@ func (d *Deployment) bind() {
 func (d *Deployment) belong(id string) {
 	d.earlier = (d.bound + d.earlier)[:min(len(d.bound+d.earlier), mostEarlier)]
 	d.bound = id
+}
+
+// Elsewhere records that a node did not carry out an order because another of
+// its databases belongs to a deployment, as the node's text says: a master
+// belongs to a deployment with one database. The order is tried again later.
+func (d *Deployment) Elsewhere(node int, o Order, text string) error {
+	number, rest, _ := strings.Cut(text, " ")
+	db, err := strconv.Atoi(number)
+	who, rest, err2 := parseIdentity(rest, "")
+	if err != nil || err2 != nil || rest != "" || db < 0 {
+		return errSeal
+	}
+	d.nodes[node].other = Other{db, who}
+	if o.Verb == Propose {
+		d.Answer(node, o, false)
+	} else {
+		d.Drop(node, o)
+	}
+	return nil
+}
+
+// Other returns a node of which another database belongs to a deployment, and
+// that one.
+func (d *Deployment) Other() (node int, other Other, ok bool) {
+	for i := range d.nodes {
+		if n := &d.nodes[i]; n.other != (Other{}) && n.seen.Free() {
+			return i, n.other, true
+		}
+	}
+	return 0, Other{}, false
 }
 
 // Drop records that a node could not carry out an order for a temporary reason.
@@ -346,6 +391,7 @@ const (
 	BerthOpening               // another client is about to open a set with it
 	BerthUnread                // the seal cannot be read
 	BerthStrange
+	BerthElsewhere // another of its databases belongs to a deployment
 	BerthUnopened
 	BerthAdopts // the seal is being written
 )
@@ -355,6 +401,7 @@ func (d *Deployment) Berth(node int) Berth {
 	n := &d.nodes[node]
 	who, bound := d.Identity()
 	_, _, rivals := d.Rivals()
+	_, _, elsewhere := d.Other()
 	switch {
 	case rivals:
 		return BerthRivals
@@ -362,6 +409,8 @@ func (d *Deployment) Berth(node int) Berth {
 		return BerthUnread
 	case n.seen.What == SealStrange:
 		return BerthStrange
+	case n.seen.Free() && (n.other != Other{} || who == Identity{} && elsewhere):
+		return BerthElsewhere
 	case who != Identity{} && n.seen.Free() && !d.knows(who, n):
 		return BerthStranger
 	case d.Opener(node) != Identity{}:
@@ -372,6 +421,13 @@ func (d *Deployment) Berth(node int) Berth {
 		return BerthAdopts
 	}
 	return BerthCounts
+}
+
+// Renamed reports whether a node belongs to this client's deployment, which
+// lists it by another address.
+func (d *Deployment) Renamed(node int) bool {
+	who, _ := d.Identity()
+	return d.Counts(node) && !who.Lists(d.nodes[node].name)
 }
 
 // Pending reports whether a node's votes will count as soon as a quorum shows

@@ -238,6 +238,9 @@ type Sighting struct {
 	What    Seen
 	Seal    Seal
 	Opening Opening // zero: none
+	// Later reports that what is strange is of a form that a newer version
+	// writes, see LaterForm.
+	Later bool
 }
 
 // Free reports whether the node belongs to no deployment and is in no opening.

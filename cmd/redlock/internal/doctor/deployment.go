@@ -94,7 +94,8 @@ func (d *Deployment) checkDeployment() []Finding {
 		f := Finding{Level: Unsafe, Seen: d.seen(shown), Found: "the masters belong to different deployments",
 			Why: "clients that name different masters can hold one lock; so those that name these masters get none",
 			Change: "name the same masters for all clients (--nodes, redlock.Config.Nodes). To use masters of a deployment that is " +
-				"over, stop its clients first: redlock init --replace ID"}
+				"over, stop its clients first: redlock init --replace ID. If a master should not have what stands there, delete its key " +
+				"redlock:seal, or redlock:opening where it is locked, behind the prefix"}
 		if node == other && !d.several() {
 			f.Found = fmt.Sprintf("the deployment has %d masters, and %d are named here", p.Shown(node).Nodes, len(d.Nodes))
 		}
@@ -124,10 +125,32 @@ func (d *Deployment) checkDeployment() []Finding {
 
 // shown returns the deployment that a node shows.
 func shown(n *Node) string {
-	if n.Seal.Identity == (pure.Identity{}) {
-		return ""
+	switch o := n.Opening.Value; {
+	case n.Seal.Identity != (pure.Identity{}):
+		return describe(n.Seal.Identity)
+	case o.Stage == pure.Locked:
+		return "locked for " + describe(o.Identity)
 	}
-	return describe(n.Seal.Identity)
+	return ""
+}
+
+// checkDatabase wants no other database of a master to belong to a deployment:
+// then clients may name different databases.
+func (d *Deployment) checkDatabase() []Finding {
+	level := Unsafe
+	seen := d.seen(func(n *Node) string {
+		if n.Elsewhere.Identity == (pure.Identity{}) || d.MaxTTL == 0 {
+			return ""
+		}
+		own := "no deployment"
+		if n.Seal.Identity != (pure.Identity{}) {
+			level, own = Warning, describe(n.Seal.Identity)
+		}
+		return fmt.Sprintf("database %d, which is named here, belongs to %s, and database %d to %s", n.DB, own, n.Elsewhere.DB, describe(n.Elsewhere.Identity))
+	})
+	return finding(Finding{Level: level, Seen: seen, Found: "another database of a master belongs to a deployment",
+		Why:    "clients that name different databases of the same masters can hold one lock",
+		Change: "name the same database in all clients (the path of the URL); for locks of their own, use another prefix"})
 }
 
 // several reports whether nodes show different identities.

@@ -175,6 +175,7 @@ var checks = []check{
 	{"max-ttl", "the TTL is not above --max-ttl", (*Deployment).checkMaxTTL},
 	{"seals", "all clients have set the --max-ttl that is given", (*Deployment).checkSeals},
 	{"deployment", "the masters belong to one deployment, of just these masters", (*Deployment).checkDeployment},
+	{"database", "no other database of the masters belongs to a deployment", (*Deployment).checkDatabase},
 	{"initialised", "the deployment was opened, and all masters carry its id", (*Deployment).checkInitialised},
 	{"fence", "all masters have a floor for fencing numbers, or none has", (*Deployment).checkFence},
 	{"restarts", "no master is kept out because it has restarted", (*Deployment).checkRestarts},

@@ -82,6 +82,7 @@ func (n *Node) account(now time.Duration) pure.Account {
 const (
 	WhyUnread   = "no seal can be read"
 	WhyStrange  = "no seal, but something else"
+	WhyLater    = "opened by a newer version"
 	WhyOpening  = "being opened"
 	whyRivals   = "another deployment"
 	whyStranger = "not a member"
@@ -105,6 +106,9 @@ func (o *Outlook) Standing(i int, now time.Duration) (left time.Duration, why st
 	case pure.BerthUnread:
 		return 0, WhyUnread
 	case pure.BerthStrange:
+		if d.Seen(i).Later {
+			return 0, WhyLater
+		}
 		return 0, WhyStrange
 	case pure.BerthOpening:
 		return 0, WhyOpening

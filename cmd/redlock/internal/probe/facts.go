@@ -45,6 +45,10 @@ type Facts struct {
 	// opening does (R30).
 	Seal    Seal
 	Opening Opening
+	// Later reports that the seal is of a form that a newer version writes.
+	Later bool
+	// Elsewhere is what another database belongs to, by the same key.
+	Elsewhere pure.Other
 	// Fence is what the key of the fencing numbers holds.
 	Fence Fence
 	// Watchers is how many sentinels listen there for each other, -1 if
@@ -142,7 +146,7 @@ const (
 
 // Sighting returns the seal and the opening as a client sees them.
 func (f *Facts) Sighting() pure.Sighting {
-	s := pure.Sighting{Opening: f.Opening.Value}
+	s := pure.Sighting{Opening: f.Opening.Value, Later: f.Later}
 	if f.Seal.State == SealThere {
 		s.Seal = pure.Seal{
 			Identity: f.Seal.Identity, Run: f.Seal.Process, MaxTTL: f.Seal.MaxTTL, Watched: f.Seal.Watched, Uptime: f.Seal.Uptime,

@@ -43,6 +43,7 @@ func (f *Facts) questions(prefix string) []Question {
 		{resp.AppendCommand(nil, "GET", prefix+"redlock:opening"), f.readOpening},
 		{resp.AppendCommand(nil, "GET", prefix+"redlock:fence"), f.readFence},
 	}
+	all = append(all, f.elsewhere(prefix+"redlock:seal")...)
 	for _, name := range settings {
 		all = append(all, question(func(v resp.Value) { f.readSetting(name, v) }, "CONFIG", "GET", name))
 	}
@@ -108,11 +109,41 @@ func (f *Facts) readSeal(v resp.Value) error {
 	}
 	seal, err := pure.ParseSeal(string(v.Bytes()))
 	if err != nil {
-		f.Seal.State = SealStrange
+		f.Seal.State, f.Later = SealStrange, pure.LaterForm(string(v.Bytes()))
 		return nil
 	}
-	f.Seal = Seal{SealThere, printable(seal.Run), seal.MaxTTL, seal.Watched, seal.Uptime, seal.Identity}
+	f.Seal = Seal{SealThere, seal.Run, seal.MaxTTL, seal.Watched, seal.Uptime, seal.Identity}
 	return nil
+}
+
+// mostDatabases is how many databases are looked at.
+const mostDatabases = 16
+
+// elsewhere returns the questions that look for a seal in the other databases,
+// by the same key. They leave the connection in its own.
+func (f *Facts) elsewhere(key string) (all []Question) {
+	selected := false
+	choose := func(db int) Question {
+		return Question{resp.AppendCommand(nil, "SELECT", strconv.Itoa(db)), func(v resp.Value) error {
+			selected = v.IsOK()
+			return nil
+		}}
+	}
+	for db := range mostDatabases {
+		if db == f.DB {
+			continue
+		}
+		all = append(all, choose(db), Question{resp.AppendCommand(nil, "GET", key), func(v resp.Value) error {
+			if !selected || stateOf(v) != SealThere || f.Elsewhere.Identity != (pure.Identity{}) {
+				return nil
+			}
+			if seal, err := pure.ParseSeal(string(v.Bytes())); err == nil {
+				f.Elsewhere = pure.Other{DB: db, Identity: seal.Identity}
+			}
+			return nil
+		}})
+	}
+	return append(all, choose(f.DB))
 }
 
 // readOpening takes the value of the key of the opening.
