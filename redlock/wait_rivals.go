@@ -68,8 +68,9 @@ const (
 	maxRivals = 1024
 	// rivalsFor is how long a lock is remembered after its release.
 	rivalsFor = time.Second
-	// maxAlone is how often a client gives way in vain before it stops.
-	maxAlone = 3
+	// maxAlone is how often a client gives way in vain before it stops: rivals
+	// on a busy machine may be late several times.
+	maxAlone = 8
 )
 
 // contested reports whether holders of such a lock exclude each other in no
