@@ -36,7 +36,10 @@ func SplitValue(value string) (token, owner string, ok bool) {
 			return "", "", false
 		}
 	}
-	return token, owner, Owner(owner)
+	if !Owner(owner) {
+		return "", "", false // and no part of it reaches an error or a terminal
+	}
+	return token, owner, true
 }
 
 // inToken reports whether a byte is a digit of base64url.

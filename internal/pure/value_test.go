@@ -37,3 +37,18 @@ func TestSplitValue(t *testing.T) {
 		}
 	}
 }
+
+// What follows a token is an owner only if it can be printed, and otherwise no
+// part of it is returned (R33).
+func TestOwnerOfAValueIsPrintable_R33(t *testing.T) {
+	token := strings.Repeat("t", TokenText)
+	for owner, ok := range map[string]bool{
+		"a": true, "web-1": true, "": false, "a b": false, "\x1b[31mred": false, "a\nb": false, "\u202e": false, "\xff": false,
+		strings.Repeat("a", LongestOwner): true, strings.Repeat("a", LongestOwner+1): false,
+	} {
+		_, said, found := SplitValue(token + ":" + owner)
+		if found != ok || ok != (said == owner && said != "") {
+			t.Errorf("of %q, it finds %q", owner, said)
+		}
+	}
+}
