@@ -216,7 +216,7 @@ func TestJudgeSetGet_R17(t *testing.T) {
 // and GET together is accepted, and each of a server that ignores one of them,
 // or knows neither, is not.
 func TestTrialOfSetNXGet_R25(t *testing.T) {
-	c := &Client{config: &Config{Owner: "web-1"}}
+	c := &Client{config: &Config{Owner: "web-1"}, tokens: new(tokens)}
 	steps := c.tryClaimForm("r")
 	first := decoded(t, steps[0].Command)[2]
 	second := decoded(t, steps[1].Command)[2]

@@ -74,8 +74,12 @@ func veil(t Token) (v veiled) {
 	return v
 }
 
-// unveil returns the token.
+// unveil returns the token: the zero Token for that of the zero Lock, which
+// would show the veil.
 func (v *veiled) unveil() (t Token) {
+	if *v == (veiled{}) {
+		return t
+	}
 	subtle.XORBytes(t[:], v[:], theVeil[:])
 	return t
 }
