@@ -324,14 +324,14 @@ func TestDoctorFindsReplicas(t *testing.T) {
 	})
 	requireFound(t, examine(t, exitOK, append([]string{others}, patient...)...), "warning replicas", "note placement", "note restarts")
 	r := examine(t, exitUnsafe, append([]string{nodes}, patient...)...)
-	requireFound(t, r, "unsafe role", "unsafe deployment", "warning size", "warning replicas", "note placement")
+	requireFound(t, r, "unsafe role", "unsafe deployment", "unsafe restarts", "warning size", "warning replicas", "note placement")
 
 	// A sentinel of another program listens where all sentinels do.
 	side := servers[1].Side()
 	defer side.Close()
 	_, err := side.Do("SUBSCRIBE", "__sentinel__:hello")
 	require.NoError(t, err)
-	requireFound(t, examine(t, exitUnsafe, append([]string{others}, patient...)...), "unsafe sentinels", "warning replicas", "note placement")
+	requireFound(t, examine(t, exitUnsafe, append([]string{others}, patient...)...), "unsafe sentinels", "warning replicas", "note placement", "note restarts")
 }
 
 func TestDoctorFindsClusterNodes(t *testing.T) {
