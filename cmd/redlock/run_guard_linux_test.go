@@ -56,7 +56,7 @@ func TestGuardIsGoneBeforeTheRelease(t *testing.T) {
 	})
 	p := process{signals: make(chan os.Signal, 1), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, begun: time.Now()}
 	run := runCommand{lifetime: lifetime{time.Minute}, KillAfter: time.Second, Resource: "job"}
-	run.Command = shell(`ps -o pgid= $$ >"$1/group"`, dir)
+	run.Command = append([]string{"--"}, shell(`ps -o pgid= $$ >"$1/group"`, dir)...)
 	err = run.Run(&p, &deployment{Nodes: []string{"redis://" + listener.Addr().String()}, Forgetful: true, Timeout: patience})
 	var exit *exitError
 	require.ErrorAs(t, err, &exit)
