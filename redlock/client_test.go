@@ -368,6 +368,7 @@ func TestNodesThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMemory(t, 2)
+				c.node.Arrangement = m.arrangement
 				odd := redistest.NewNode(c.node)
 				odd.Teach()
 				if c.arrange != nil {
@@ -476,7 +477,7 @@ func TestContextOfNew(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		_, err := New(ended, Config{Nodes: Nodes(m.urls()...), NetDial: m.network.Dial})
+		_, err := New(ended, m.reach(Config{}))
 		require.ErrorIs(t, err, context.Canceled)
 		require.Zero(t, m.nodes[0].Calls("HELLO"), "it was not even dialed")
 
@@ -484,14 +485,14 @@ func TestContextOfNew(t *testing.T) {
 		short, cancel := context.WithTimeout(context.Background(), 100*ms)
 		defer cancel()
 		start := time.Now()
-		_, err = New(short, Config{Nodes: Nodes(m.urls()...), NetDial: m.network.Dial})
+		_, err = New(short, m.reach(Config{}))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.IsType(t, (*CancelledError)(nil), err)
 		require.Less(t, time.Since(start), 200*ms) // the bubble fails if a goroutine is left
 		m.recover()
 
 		living, cancel := context.WithCancel(context.Background())
-		c, err := New(living, Config{Nodes: Nodes(m.urls()...), NetDial: m.network.Dial, Forgetful: true})
+		c, err := New(living, m.reach(Config{Forgetful: true}))
 		require.NoError(t, err)
 		cancel()
 		time.Sleep(time.Second)

@@ -68,6 +68,7 @@ func TestPreflight_R22(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMemory(t, 2)
+				c.node.Arrangement = m.arrangement
 				odd := redistest.NewNode(c.node)
 				odd.Teach()
 				if c.arrange != nil {
@@ -130,6 +131,7 @@ func TestMissingRightsAreTriedSeldom_R26(t *testing.T) {
 // two databases, since their keys must not collide (R22).
 func TestSameServerIsAllowed_R22(t *testing.T) {
 	simulated(t, 2, func(t *testing.T, m *memory) {
+		m.usual()
 		m.nodes[0].Serve(m.network.Listen("alias:6379"))
 		config := Config{Nodes: Nodes("redis://node0", "redis://alias/1", "redis://node1")}
 		refused := m.client(t, config)
@@ -168,7 +170,7 @@ func TestEvictionIsWarnedAbout_R22(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMemory(t, 2)
-				odd := redistest.NewNode(redistest.NodeConfig{EvictionPolicy: c.policy})
+				odd := redistest.NewNode(redistest.NodeConfig{Arrangement: m.arrangement, EvictionPolicy: c.policy})
 				odd.Teach()
 				if c.hidden {
 					odd.Refuse("-NOPERM no", "INFO")

@@ -15,22 +15,39 @@ const ms = time.Millisecond
 
 // memory is a deployment in memory: nodes that know our scripts, and their
 // network. Inside testing/synctest all of it runs in simulated time.
+//
+// How keys begin, and which database the nodes use, is drawn for each test.
+// Tests name keys without the prefix; a client that leaves it out fails the
+// test, and so does one that uses another database.
 type memory struct {
-	network *redistest.Network
-	nodes   []*redistest.Node
+	network     *redistest.Network
+	nodes       []*redistest.Node
+	arrangement redistest.Arrangement
 }
 
 func newMemory(tb testing.TB, n int) *memory {
 	tb.Helper()
-	m := &memory{network: redistest.NewNetwork()}
+	m := &memory{network: redistest.NewNetwork(), arrangement: redistest.Arrange(tb)}
 	for i := range n {
-		node := redistest.NewNode(redistest.NodeConfig{})
+		node := redistest.NewNode(redistest.NodeConfig{
+			Arrangement: m.arrangement,
+			Strays:      func(text string) { tb.Errorf("node %d: %s", i, text) },
+		})
 		node.Teach()
 		node.Serve(m.network.Listen(fmt.Sprintf("node%d:6379", i)))
 		m.nodes = append(m.nodes, node)
 	}
 	tb.Cleanup(m.close)
 	return m
+}
+
+// usual takes back what was drawn, for a test of that itself. It must be called
+// before there is a client.
+func (m *memory) usual() {
+	m.arrangement = redistest.Arrangement{}
+	for _, n := range m.nodes {
+		n.Arrange(m.arrangement)
+	}
 }
 
 func (m *memory) close() {
@@ -77,6 +94,10 @@ func (m *memory) reach(config Config) Config {
 	if config.NetDial == nil {
 		config.NetDial = m.network.Dial
 	}
+	for i := range config.Nodes {
+		config.Nodes[i].URL = m.arrangement.URL(config.Nodes[i].URL)
+	}
+	config.Prefix = m.arrangement.Prefix + config.Prefix
 	return config
 }
 

@@ -213,6 +213,7 @@ const (
 
 func (s *story) run(t *testing.T) {
 	p := &player{t: t, memory: newMemory(t, s.nodes), replies: make([]string, s.nodes)}
+	p.memory.usual() // the stories name keys and commands as they are sent
 	p.next = p.acquire
 	for i := range p.memory.nodes {
 		p.lieAt(i)

@@ -19,7 +19,8 @@ func (n *Node) execute() {
 			n.work.Wait()
 			continue
 		}
-		args, db := s.pop(), n.database(s.db)
+		args, number := n.view.read(s.pop(), s.db)
+		db := n.database(number)
 		n.count(args)
 		n.mu.Unlock()
 		// Without the lock: hooks and scripts may call the node's methods.

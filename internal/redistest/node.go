@@ -47,6 +47,12 @@ type NodeConfig struct {
 	// Native.
 	NXGET bool
 
+	// Arrangement is how clients name keys; Strays is called, in the node's
+	// goroutine, for each key that is named otherwise. Tests name keys as if
+	// there were no prefix and no database but 0.
+	Arrangement Arrangement
+	Strays      func(text string)
+
 	// LogLimit bounds Log; the older half is dropped when it is reached.
 	// If zero, 65,536.
 	LogLimit int
@@ -72,6 +78,7 @@ const (
 // except Close.
 type Node struct {
 	config NodeConfig
+	view   view
 	clock  NodeClock
 
 	wg sync.WaitGroup // listeners, the executor, two per connection
@@ -130,6 +137,7 @@ type Executed struct {
 func NewNode(config NodeConfig) *Node {
 	n := &Node{
 		config:   config.withDefaults(),
+		view:     view{config.Arrangement, config.Strays},
 		dbs:      make(map[int]*DB),
 		sessions: make(map[int]*session),
 		conns:    make(map[*session]struct{}),
@@ -182,8 +190,18 @@ func (n *Node) Addr() string {
 // Clock is the node's own, to be set.
 func (n *Node) Clock() *NodeClock { return &n.clock }
 
-// URL is redis:// and the address of the first listener.
-func (n *Node) URL() string { return "redis://" + n.Addr() }
+// Arrange sets how clients name keys from now on, and ends the reports of keys
+// that are named otherwise. It must be called before there is a client.
+func (n *Node) Arrange(a Arrangement) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.view = view{Arrangement: a}
+}
+
+// URL is redis://, the address of the first listener and the database.
+func (n *Node) URL() string {
+	return n.view.URL("redis://" + n.Addr())
+}
 
 // Script registers what a script does. It must still be loaded or sent by EVAL,
 // as on a real server.

@@ -126,7 +126,7 @@ func (n *Node) publish() {
 			continue
 		}
 		for s := range n.tracked.keys[c.key] {
-			s.say(bulks(resp.AppendArray(invalidation(), 1), c.key))
+			s.say(bulks(resp.AppendArray(invalidation(), 1), n.view.Prefix+c.key))
 		}
 		delete(n.tracked.keys, c.key)
 	}

@@ -1,0 +1,156 @@
+package redistest
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// seedVariable says what Arrange draws; it is a number. Without it each run
+// draws the same, which differs from test to test.
+const seedVariable = "REDMUX_TEST_SEED"
+
+// An Arrangement is what most tests leave open: how the nodes and their database
+// are named, and what stands before the names of keys. A test that has no prefix
+// and one host does not see a key that lacks the prefix, or what is kept of one
+// node and used for another.
+type Arrangement struct {
+	Prefix string // of all keys of all clients
+	DB     int    // of all nodes
+	host   string // of node i, as a format
+}
+
+// Arrange draws an arrangement for a test. It depends on the seed and on the
+// test's name alone. A test that fails prints both.
+func Arrange(tb testing.TB) Arrangement {
+	tb.Helper()
+	seed := seed(tb)
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(tb.Name()))
+	random := rand.New(rand.NewPCG(seed, sum.Sum64()))
+	var a Arrangement
+	a.Prefix = []string{"", "", "app:", "{tag}", "a b\r\n:", "redlock:", "é:"}[random.IntN(7)]
+	a.DB = []int{0, 0, 0, 1, 15}[random.IntN(5)]
+	a.host = []string{"node%d:6379", "redis-%d.example:6380", "10.0.0.%d:7000", "Rack-%d.Example:6379", "[fd00::%x]:6379"}[random.IntN(5)]
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("%s=%d: prefix %q, database %d, hosts %q", seedVariable, seed, a.Prefix, a.DB, a.host)
+		}
+	})
+	return a
+}
+
+// URL adds the database to the URL of a node that names none.
+func (a Arrangement) URL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || a.DB == 0 || u.Scheme == "unix" || strings.Trim(u.Path, "/") != "" || u.Query().Has("db") {
+		return text
+	}
+	u.Path = fmt.Sprintf("/%d", a.DB)
+	return u.String()
+}
+
+// Host is the address of node i.
+func (a Arrangement) Host(i int) string { return fmt.Sprintf(a.host, i) }
+
+func seed(tb testing.TB) uint64 {
+	tb.Helper()
+	text := cmp.Or(os.Getenv(seedVariable), "1")
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		tb.Fatalf("%s: %v", seedVariable, err)
+	}
+	return seed
+}
+
+// view shows a node's keys without the prefix that all clients put before them,
+// and the database that they select as database 0, so that tests name keys as
+// if there were neither. What lacks the prefix, or goes to another database, is
+// reported as a stray.
+type view struct {
+	Arrangement
+	stray func(text string)
+}
+
+// read takes the prefix off the keys of a command. The executor calls it, and
+// what it returns is executed, counted and shown to hooks.
+func (v *view) read(args []string, db int) ([]string, int) {
+	from, to := keysOf(args)
+	if from == to {
+		return args, v.database(db)
+	}
+	if db != v.DB && v.stray != nil {
+		v.stray(fmt.Sprintf("%s in database %d instead of %d", args[0], db, v.DB))
+	}
+	args = append([]string(nil), args...)
+	for i := from; i < to; i++ {
+		if len(args[i]) >= len(v.Prefix) && args[i][:len(v.Prefix)] == v.Prefix {
+			args[i] = args[i][len(v.Prefix):]
+			continue
+		}
+		if v.stray != nil {
+			v.stray(fmt.Sprintf("%s of the key %q, which lacks the prefix %q", args[0], args[i], v.Prefix))
+		}
+		args[i] = "\x00stray " + args[i]
+	}
+	v.readNames(args[from:to], args[to:])
+	return args, v.database(db)
+}
+
+// readNames takes the prefix off what scripts are told of the names of further
+// keys: these begin as those of the lock do.
+func (v *view) readNames(keys, args []string) {
+	if len(keys) == 0 {
+		return
+	}
+	lock, _, _ := strings.Cut(keys[0], ":redlock:")
+	if i := strings.LastIndexByte(lock, '#'); i > 0 && strings.Trim(lock[i+1:], "0123456789") == "" {
+		lock = lock[:i] // a permit
+	}
+	for i, arg := range args {
+		rest, prefixed := strings.CutPrefix(arg, v.Prefix)
+		if !strings.HasPrefix(rest, lock+":redlock:") && !strings.HasPrefix(rest, lock+"#") {
+			continue
+		}
+		if args[i] = rest; !prefixed && v.stray != nil {
+			v.stray(fmt.Sprintf("a script is told of keys %q, which lack the prefix %q", arg, v.Prefix))
+		}
+	}
+}
+
+// database exchanges the database that the clients select and database 0.
+func (v *view) database(db int) int {
+	switch db {
+	case v.DB:
+		return 0
+	case 0:
+		return v.DB
+	}
+	return db
+}
+
+// keysOf returns which arguments of a command are keys.
+func keysOf(args []string) (from, to int) {
+	switch name(args) {
+	case "SET", "GET", "PTTL", "PEXPIRE", "DELEX", "DELIFEQ":
+		return 1, min(2, len(args))
+	case "DEL", "EXISTS":
+		return 1, len(args)
+	case "EVAL", "EVALSHA":
+		if len(args) < 3 {
+			return 0, 0
+		}
+		n, err := strconv.Atoi(args[2])
+		if err != nil || n < 0 || n > len(args)-3 {
+			return 0, 0
+		}
+		return 3, 3 + n
+	}
+	return 0, 0
+}
