@@ -36,7 +36,7 @@ func (l Lock) Resource() string { return l.resource }
 // If the lock was handed over before, the token is another holder's, and Token
 // returns the zero Token.
 func (l Lock) Token() Token {
-	if !l.tenure.rise(tenureShown, 0) {
+	if l.client == nil || !l.tenure.rise(tenureShown, 0) {
 		return Token{}
 	}
 	return l.token.unveil()

@@ -68,6 +68,7 @@ func TestWaitingEndsWhereItCannotHelp_R31(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						m := newMemory(t, 3)
 						for i := range many {
+							bad.node.Arrangement = m.arrangement
 							odd := redistest.NewNode(bad.node)
 							odd.Teach()
 							if bad.arrange != nil {

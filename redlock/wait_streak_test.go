@@ -137,7 +137,7 @@ func TestHowLongAStreakLasts(t *testing.T) {
 		"none comes any more":     {50 * ms, ms, yielding{gave: gave, last: 40 * ms}, 50 * ms},
 	} {
 		var client Client
-		client.config.HandOver = c.handOver
+		client.config = &Config{HandOver: c.handOver}
 		client.quorumTime.Store(int64(c.usual))
 		require.Equal(t, c.lasts, client.streakAfter(c.before, start).ends.Sub(start), name)
 	}
