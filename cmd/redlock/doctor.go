@@ -164,6 +164,11 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 	if err != nil {
 		return all, err
 	}
+	d.forEach(ctx, probes, func(ctx context.Context, i int, node *probe.Probe) {
+		if facts[i].Err == nil {
+			facts[i].Others = node.Others(ctx, facts[i].RunID())
+		}
+	})
 	if c.Observe > 0 {
 		for range 2 { // with the first, three bursts: a rate, and whether it was a step
 			pause(ctx, c.Observe/2)

@@ -160,6 +160,7 @@ func Checks() (all []Check) {
 var checks = []check{
 	{"size", "three masters or more, and an odd number of them", (*Deployment).checkSize},
 	{"reachable", "every master answers", (*Deployment).checkReachable},
+	{"one-server", "each address leads to one server", (*Deployment).checkOneServer},
 	{"same-server", "each server is named once", (*Deployment).checkSameServer},
 	{"addresses", "the addresses mean the same masters on every machine", (*Deployment).checkAddresses},
 	{"placement", "each master has a machine of its own", (*Deployment).checkPlacement},

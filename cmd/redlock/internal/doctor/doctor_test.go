@@ -204,6 +204,7 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"two down and one full", all(refuses(5, "SET", conn.ClassNone), with(2, down), func(d *Deployment) {
 			d.Nodes[4].Rights = []probe.Right{{Name: "SET", Class: conn.ClassOOM}}
 		}), []string{"unsafe reachable", "unsafe writes"}},
+		{"an address that leads to two servers", with(1, func(n *Node) { n.Others = []string{"other"} }), []string{"unsafe one-server"}},
 		{"same server twice", with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"], n.Seal.Process = "run", "run", "run" }), []string{"unsafe same-server"}},
 		{"same server twice, and the library says so", all(with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"], n.Seal.Process = "run", "run", "run" }),
 			with(1, func(n *Node) { n.Refused = errors.New("same") })), []string{"unsafe same-server"}},

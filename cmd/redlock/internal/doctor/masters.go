@@ -66,6 +66,19 @@ func (d *Deployment) checkSameServer() []Finding {
 		Change: "name each server once, and one server for each vote"})
 }
 
+// checkOneServer wants each address to lead to one server (R22).
+func (d *Deployment) checkOneServer() []Finding {
+	seen := d.seen(func(n *Node) string {
+		if len(n.Others) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("leads to %d servers, by their run ids", len(n.Others)+1)
+	})
+	return finding(Finding{Level: Unsafe, Seen: seen, Found: "an address leads to several servers in turn",
+		Why:    "clients that reach different servers by it take them for one master, so two of them can hold one lock",
+		Change: "give each master a name and an address of its own, without a balancer before it"})
+}
+
 // checkAddresses wants addresses that mean the same servers everywhere. If all
 // are on this machine, so are the clients.
 func (d *Deployment) checkAddresses() []Finding {

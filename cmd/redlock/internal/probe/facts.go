@@ -45,6 +45,9 @@ type Facts struct {
 	// opening does (R30).
 	Seal    Seal
 	Opening Opening
+	// Others are run ids of other servers to which the address leads, see
+	// Probe.Others.
+	Others []string
 	// Later reports that the seal is of a form that a newer version writes.
 	Later bool
 	// Elsewhere is what another database belongs to, by the same key.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -104,6 +105,40 @@ func (p *Probe) Look(ctx context.Context) Facts {
 	f.Server = *p.c.Server()
 	f.Err = p.Ask(ctx, append(f.questions(p.prefix), f.trials(p.prefix)...)...)
 	return f
+}
+
+// mostAddresses bounds how many addresses of a name are dialed.
+const mostAddresses = 16
+
+// Others dials the node again, at each address of its name, and returns the run
+// ids of servers other than the one with this run id. Behind a name or an
+// address there may be several servers in turn.
+func (p *Probe) Others(ctx context.Context, run string) (others []string) {
+	endpoints := []conn.Endpoint{p.endpoint}
+	host, port, err := net.SplitHostPort(p.endpoint.Addr)
+	if err == nil && p.endpoint.Network != "unix" {
+		ips, _ := net.DefaultResolver.LookupHost(ctx, host)
+		for _, ip := range ips[:min(len(ips), mostAddresses)] {
+			e := p.endpoint
+			e.Addr = net.JoinHostPort(ip, port)
+			if e.TLS != nil && e.TLS.ServerName == "" {
+				e.TLS = e.TLS.Clone()
+				e.TLS.ServerName = host
+			}
+			endpoints = append(endpoints, e)
+		}
+	}
+	for _, e := range endpoints {
+		c, err := conn.Dial(ctx, conn.Config{Endpoint: e, Limits: limits})
+		if err != nil {
+			continue // it is no vote for another client either
+		}
+		if is := c.Server().RunID; is != "" && run != "" && is != run && !slices.Contains(others, is) {
+			others = append(others, is)
+		}
+		_ = c.Close()
+	}
+	return others
 }
 
 // errTime is the error of a reply to TIME that is not a time.
