@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -199,8 +200,17 @@ func (t *tracker) pushed(n *node, v resp.Value) error {
 	return nil
 }
 
-// flushedLocked handles the null that stands for FLUSHALL.
+// errEmptied ends a connection to a server that has emptied its keys.
+var errEmptied = errors.New("multiplex: the server has emptied its keys: FLUSHALL, or it was a replica")
+
+// flushedLocked handles the null that stands for FLUSHALL. A server that becomes
+// a replica sends it too, and before any later reply: so no vote counts of one
+// that is a master again, without its locks, before the next look (R23). The
+// next handshake says what became of it.
 func (t *tracker) flushedLocked(n *node) error {
+	if n.group.config.sealed() {
+		return errEmptied
+	}
 	s := &t.nodes[n.index]
 	if s.flushLocked(n.group.now()) {
 		return fmt.Errorf("%w: more than %d flushes in a second", ErrUnexpected, flushesPerSecond)
