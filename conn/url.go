@@ -337,6 +337,9 @@ func parseUnix(e *Endpoint, u *url.URL) error {
 	if len(u.Path) < 2 {
 		return errors.New("the path of the unix socket is missing")
 	}
+	if strings.Contains(u.Path, "\x00") { // the system would take it for the end
+		return errors.New("the path of the unix socket has a zero byte")
+	}
 	e.Network, e.Addr = "unix", u.Path
 	return nil
 }

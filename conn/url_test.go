@@ -145,6 +145,7 @@ func TestParseURLRefuses(t *testing.T) {
 		"redis://a?client_name=%C3%A4":       "client_name: ",
 		"redis://a?client_name=x@y":          "malformed",
 		"redis://a?client_name=":             "client_name: empty",
+		"unix:///a%00b":                      "zero byte",
 		"rediss://a?tls_ca_file=":            "tls_ca_file: empty",
 		"redis://a?dial_timeout=5":           "dial_timeout: not a positive",
 		"redis://a?dial_timeout=0s":          "dial_timeout: not a positive",
