@@ -73,7 +73,7 @@ func TestASetIsOpenedWhenItsWaitEnds_R26_R30(t *testing.T) {
 			require.NoError(t, lasts(time.Minute, c.group.WaitOpen))
 			require.LessOrEqual(t, time.Since(begun), due+20*ms, "the last node is dialed after %v", late)
 		}, func(c *cluster) {
-			time.AfterFunc(time.Minute-1, c.nodes[0].Restart)
+			time.AfterFunc(max(pure.Soon, time.Minute-1), c.nodes[0].Restart)
 			c.links[2].HoldDials(true)
 			for i := range c.config.Nodes {
 				c.config.Nodes[i].DialTimeout = time.Minute

@@ -291,11 +291,12 @@ func (k *worker) do(resource string) {
 	ctx, cancel := k.patience(400 * ms)
 	defer cancel()
 	start := time.Now()
-	work, ran := span(k.random, pick(k.random, 30*ms, 300*ms)), false
+	work := span(k.random, pick(k.random, 30*ms, 300*ms))
+	var own error // the function's
 	o := k.holdOptions()
 	o.MinHold = 0 // hold tests MinHold
 	err := p.client.DoWith(ctx, resource, o, func(ctx context.Context) error {
-		ran = true
+		own = errWork
 		if h, ok := redlock.FromContext(ctx); ok && p.config.Fenced {
 			w.referee.ordered(k, resource, start, h.Current().Fence())
 		}
@@ -303,17 +304,19 @@ func (k *worker) do(resource string) {
 		defer w.referee.gaveUp(t)
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			own = ctx.Err()
 		case <-time.After(max(pure.Soon, work)):
-			return errWork
 		}
+		return own
 	})
 	switch {
 	case p.isDead():
-	case ran && errors.Is(err, errWork), ran && errors.Is(err, context.Canceled), ran && errors.Is(err, context.DeadlineExceeded):
+	case own != nil && ctx.Err() == nil && errors.Is(err, context.Canceled):
+		w.violate("R12", "%s: Do: the end of a hold looks like a cancellation: %v", p.name, err)
+	case own != nil && errors.Is(err, own), own != nil && own != errWork && isOneOf(err, holdEnds):
 		w.count("done", 1)
-	case ran:
-		w.violate("R14", "%s: Do lost the error of its function: %v", p.name, err)
+	case own != nil:
+		w.violate("R14", "%s: Do lost the error of its function, %v: %v", p.name, own, err)
 	case !isOneOf(err, acquireErrors):
 		w.violate("R12", "%s: Do: an error that is not documented: %v", p.name, err)
 	}
@@ -349,6 +352,7 @@ var (
 	}
 	releaseErrors = []error{redlock.ErrNotHeld, redlock.ErrNoQuorum, context.Canceled, context.DeadlineExceeded}
 	inspectErrors = []error{redlock.ErrNoQuorum, context.Canceled, context.DeadlineExceeded}
+	holdEnds      = []error{redlock.ErrLost, redlock.ErrMaxHold, redlock.ErrClosed} // of a hold that is not released
 )
 
 func isOneOf(err error, known []error) bool {
