@@ -1,8 +1,8 @@
 package multiplex
 
 import (
-	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,8 +13,9 @@ import (
 
 // A tracker passes each push of a server to the lookouts that it concerns.
 // Pushes come by CLIENT TRACKING over RESP3, on the connection that carries
-// everything else. Tracking is turned on when the first lookout needs it, so
-// most connections never have it.
+// everything else. With MaxTTL it is turned on before the node joins, since a
+// server that loses all its keys says so (see node.pushed); otherwise when the
+// first lookout needs it.
 //
 // OPTIN is used because otherwise the scripts that release and extend would
 // register every key that they read. NOLOOP is not used: callers of this client
@@ -38,6 +39,9 @@ type tracking struct {
 	asked bool // CLIENT TRACKING was queued
 	on    bool // OK came: pushes are allowed from then on
 	never bool // tracking was refused for good
+	// denied means that the user may not track. It outlasts the connection, so
+	// that not each one leaves a denial in the server's ACL LOG.
+	denied bool
 	// pushes is how many keys the node may still name in invalidations (R32).
 	pushes int
 	// flushed is when the nulls received so far, each of which stands for
@@ -134,9 +138,9 @@ func (t *tracker) started(n *node, v resp.Value) error {
 	s := &t.nodes[n.index]
 	switch {
 	case v.IsOK():
-		s.on = true
+		s.asked, s.on, s.denied = true, true, false
 	case v.IsError():
-		s.asked, s.never = false, !conn.ClassOf(v).Passing()
+		s.asked, s.never, s.denied = false, !conn.ClassOf(v).Passing(), conn.ClassOf(v) == conn.ClassNoPerm
 	default:
 		return fmt.Errorf("%w: type %q to CLIENT TRACKING", ErrUnexpected, v.Type())
 	}
@@ -156,7 +160,7 @@ func (t *tracker) refusedLocked(n *node, v resp.Value) {
 func (t *tracker) lost(n *node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.nodes[n.index] = tracking{}
+	t.nodes[n.index] = tracking{denied: t.nodes[n.index].denied}
 	t.eachLocked(func(l *Lookout) {
 		if !l.pending.Has(n.index) { // otherwise the lane abandons it
 			l.forgetLocked(n)
@@ -174,43 +178,84 @@ func (t *tracker) eachLocked(f func(*Lookout)) {
 	}
 }
 
+// inspectFlushes asks for tracking before the node joins, and before its first
+// look.
+func (n *node) inspectFlushes(ask func(command []byte, judge func(v resp.Value) error)) {
+	t := n.group.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n.server.Protocol == 3 && !t.nodes[n.index].denied {
+		ask(trackingOn, func(v resp.Value) error { return t.started(n, v) })
+	}
+}
+
+// flushed is the cause of a vote that does not count since all keys went.
+var flushed = &fault{err: fmt.Errorf("%w: the server lost all its keys a moment ago", ErrQuarantined)}
+
+// pushed handles a push. A null means that all keys went, by FLUSHALL or since
+// the server became a replica. It may be a master again before the next look,
+// and grant what another client holds. So what it grants from then on does not
+// count until a look, of which every reply came after the null, has found its
+// seal and its history as they were (R23).
+func (n *node) pushed(v resp.Value) error {
+	all, err := n.group.tracker.pushed(n, v)
+	if err != nil || !all || !n.group.config.sealed() {
+		return err
+	}
+	n.flushes++
+	n.voids = math.MaxUint64
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	if !n.trust.looks.Asking {
+		n.lookLocked()
+	}
+	return nil
+}
+
+// explainLocked is called at the end of a look, at the beginning of which the
+// server had said so many times that all its keys went. If the look began a
+// quarantine, rounds that are in flight do not know of it.
+func (n *node) explainLocked(flushes uint64) {
+	switch {
+	case n.voids < math.MaxUint64:
+	case flushes != n.flushes:
+		n.lookLocked()
+	case n.group.quarantine.nodes.Has(n.index):
+		n.voids = n.group.log.head
+	default:
+		n.voids = 0
+	}
+}
+
 // pushed handles a push: keys that changed, or null for FLUSHALL, which changes
 // all. A push ends the connection if it is of another sort or came before the
 // OK to CLIENT TRACKING (R16), or if there are more keys than the questions can
-// have caused, or too many nulls (R32). A key without a lookout is ignored.
-func (t *tracker) pushed(n *node, v resp.Value) error {
+// have caused, or too many nulls (R32). A key without a lookout is ignored. all
+// reports a null.
+func (t *tracker) pushed(n *node, v resp.Value) (all bool, err error) {
 	keys, ok := invalidated(v)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := &t.nodes[n.index]
 	switch {
 	case !ok || !s.on:
-		return fmt.Errorf("%w: a push", ErrUnexpected)
+		return false, fmt.Errorf("%w: a push", ErrUnexpected)
 	case keys.IsNull():
-		return t.flushedLocked(n)
+		return true, t.flushedLocked(n)
 	}
 	if s.pushes -= keys.Len(); s.pushes < 0 {
-		return fmt.Errorf("%w: more invalidations than were asked for", ErrUnexpected)
+		return false, fmt.Errorf("%w: more invalidations than were asked for", ErrUnexpected)
 	}
 	for key := range keys.Elements() {
 		for l := t.lookouts[string(key.Bytes())]; l != nil; l = l.next {
 			l.changedLocked(n)
 		}
 	}
-	return nil
+	return false, nil
 }
 
-// errEmptied ends a connection to a server that has emptied its keys.
-var errEmptied = errors.New("multiplex: the server has emptied its keys: FLUSHALL, or it was a replica")
-
-// flushedLocked handles the null that stands for FLUSHALL. A server that becomes
-// a replica sends it too, and before any later reply: so no vote counts of one
-// that is a master again, without its locks, before the next look (R23). The
-// next handshake says what became of it.
+// flushedLocked handles the null that stands for FLUSHALL.
 func (t *tracker) flushedLocked(n *node) error {
-	if n.group.config.sealed() {
-		return errEmptied
-	}
 	s := &t.nodes[n.index]
 	if s.flushLocked(n.group.now()) {
 		return fmt.Errorf("%w: more than %d flushes in a second", ErrUnexpected, flushesPerSecond)

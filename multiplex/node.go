@@ -111,6 +111,11 @@ type reader struct {
 	guessed bool
 	refusal refusal
 	votes   [maxMerged]Vote // on the parts of a carrier
+	// flushes is how often the server said that all its keys went. What it
+	// grants to rounds before voids does not count, nor, if there is one, to a
+	// round whose command is repeated (lookout_track.go).
+	flushes, voids uint64
+	repeated       bool
 }
 
 // blame returns the error that names this node and the cause of its missing

@@ -189,7 +189,7 @@ func (n *node) join() (pure.LifeAction, bool) {
 	if act != pure.ToServe {
 		return act, true
 	}
-	n.pos, n.replies = g.log.head, 0
+	n.pos, n.replies, n.voids = g.log.head, 0, 0
 	n.conn.SetLimits(g.config.Replies)
 	n.answered.Store(g.log.head)
 	n.sent.Store(g.log.head)

@@ -56,7 +56,7 @@ func (n *node) demotedBy(v resp.Value) error {
 // answers nothing (R16), even if it is read after that.
 func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	if v.Type() == resp.Push {
-		return n.group.tracker.pushed(n, v)
+		return n.pushed(v)
 	}
 	if _, ok := v.Attributes(); ok {
 		return fmt.Errorf("%w: an attribute", ErrUnexpected)
@@ -185,6 +185,10 @@ func (n *node) confirm(r *round, vote Vote) {
 	if n.previous.unfenced.End > 0 && n.previous.unfenced.Has(r.receipt.Pos) && r.owedBy(n.index) {
 		n.doubt(r)
 	}
+	if (vote == Granted && r.claims() || vote == Restored) && (n.pos < n.voids || n.repeated && n.voids > 0) {
+		n.cast(r, Failed, flushed)
+		return
+	}
 	switch vote {
 	case Restored:
 		vote = n.judgeRestored(r)
@@ -256,7 +260,9 @@ func (n *node) laneReply(v resp.Value) error {
 
 	switch e.purpose {
 	case again:
+		n.repeated = true
 		err := n.count(e.round, nil, v)
+		n.repeated = false
 		if err != nil {
 			n.fail(e.round, ended(err))
 		}

@@ -23,6 +23,7 @@ type look struct {
 	record   pure.Record   // of fencing numbers
 	recorded pure.Seen     // what stands there
 	asked    time.Duration // when it was requested, on the group's clock
+	flushes  uint64        // node.flushes when the first reply came
 }
 
 // The commands of a look, in their order.
@@ -126,6 +127,9 @@ func (n *node) inspect(c *conn.Conn) error {
 	ask := func(command []byte, judge func(v resp.Value) error) {
 		commands = append(commands, command...)
 		judges = append(judges, judge)
+	}
+	if g.config.sealed() {
+		n.inspectFlushes(ask)
 	}
 	if g.config.Seal.stored() {
 		g.look(l, ask)
@@ -283,6 +287,9 @@ func (n *node) lookLocked() {
 	g.look(l, ask)
 	q := &inquiry{abandoned: func(*fault) { n.trust.looks.Asking = false }}
 	q.answer = func(i int, v resp.Value) error {
+		if i == 0 {
+			l.flushes = n.flushes
+		}
 		if err := judges[i](v); err != nil || i != len(judges)-1 {
 			return err
 		}
@@ -293,6 +300,7 @@ func (n *node) lookLocked() {
 		if err := n.sightLocked(l, now); err != nil {
 			return err
 		}
+		n.explainLocked(l.flushes)
 		n.renewSealLocked(l.sighting, now)
 		return nil
 	}

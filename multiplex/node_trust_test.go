@@ -640,9 +640,10 @@ func TestServerThatWasAReplica_R23(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(n *redistest.Node)
 		why    string
+		known  time.Duration // to the client that was connected
 	}{
-		"for a moment":       {func(n *redistest.Node) { n.Demote(sealKey) }, pure.WhyDemoted},
-		"a replica attached": {(*redistest.Node).Rewrite, pure.WhyHistory},
+		"for a moment":       {func(n *redistest.Node) { n.Demote(sealKey) }, pure.WhyDemoted, 0},
+		"a replica attached": {(*redistest.Node).Rewrite, pure.WhyHistory, pure.LookRarely},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, cl *cluster) {
@@ -662,7 +663,7 @@ func TestServerThatWasAReplica_R23(t *testing.T) {
 				assert.Equal(t, c.why, found[0].QuarantineWhy)
 				assert.False(t, found[1].Quarantined)
 
-				time.Sleep(pure.LookRarely)
+				time.Sleep(c.known)
 				s := cl.status(0)
 				assert.True(t, s.Quarantined, "a look finds it on the connection")
 				assert.Equal(t, c.why, s.QuarantineWhy)
@@ -675,6 +676,91 @@ func TestServerThatWasAReplica_R23(t *testing.T) {
 			}, withTrust, sealedAll)
 		})
 	}
+}
+
+// A server that loses all its keys says so, before it answers what comes after.
+// What it grants from then on does not count until a look has shown that it is
+// the process that it was, with its seal (R23). A flush of another database
+// costs one look.
+func TestNothingCountsAfterAFlush_R23(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(n *redistest.Node)
+		why     string
+		refuses string
+	}{
+		"a replica for a moment": {change: func(n *redistest.Node) { n.Demote(sealKey) }, why: pure.WhyDemoted},
+		"its keys were flushed":  {change: (*redistest.Node).FlushAll, why: pure.WhyVanished},
+		"another database":       {change: (*redistest.Node).Flushed},
+		"the user may not know":  {change: (*redistest.Node).Flushed, refuses: "CLIENT TRACKING"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, cl *cluster) {
+				if c.refuses != "" {
+					cl.nodes[0].Refuse("-NOPERM this user has no permissions", c.refuses)
+					cl.nodes[0].DropConns()
+					time.Sleep(time.Second)
+				}
+				cl.opened()
+				require.NoError(t, cl.group.Ready(background))
+				time.Sleep(time.Second)
+				cl.mustClaim("before")
+				c.change(cl.nodes[0])
+				_, err := cl.claim(background, "k", "t", maxTTL)
+				if c.refuses != "" {
+					require.NoError(t, err)
+					return
+				}
+				require.ErrorIs(t, err, ErrQuarantined, "it was granted after the flush")
+				time.Sleep(100 * ms)
+				if c.why == "" {
+					cl.mustClaim("after")
+					assert.Empty(t, cl.quarantined())
+					return
+				}
+				_, err = cl.claim(background, "k", "t", maxTTL)
+				why := quarantineOf(t, err, 0).Why
+				assert.Contains(t, []string{c.why, pure.WhyYoung}, why) // the only node's deployment has to be opened again
+				time.Sleep(fullNeed + time.Second)
+				cl.mustClaim("after")
+			}, withTrust, sealedAll)
+		})
+	}
+}
+
+// A look of which a reply came before the last flush says nothing about it.
+func TestALookThatBeganBeforeAFlushExplainsNothing_R23(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, c *cluster) {
+		c.opened()
+		require.NoError(t, c.group.Ready(background))
+		time.Sleep(time.Second)
+		c.nodes[0].Delay("INFO", 20*ms)
+		c.nodes[0].Flushed() // of another database, but a look begins
+		time.Sleep(10 * ms)
+		c.nodes[0].FlushAll()
+		time.Sleep(15 * ms)
+		_, err := c.claim(background, "k", "t", maxTTL)
+		require.Error(t, err, "another look is under way")
+		time.Sleep(100 * ms)
+		_, err = c.claim(background, "k", "t", maxTTL)
+		require.ErrorIs(t, err, ErrQuarantined)
+	}, withTrust, sealedAll)
+}
+
+// A claim that was sent before a look found that the keys are gone, and is
+// answered after it, does not count.
+func TestRoundsInFlightDoNotCountAfterAFlush_R23(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, c *cluster) {
+		c.opened()
+		require.NoError(t, c.group.Ready(background))
+		time.Sleep(time.Second)
+		c.nodes[0].Delay("INFO", 10*ms)
+		c.nodes[0].FlushAll()
+		time.Sleep(5 * ms)
+		require.Empty(t, c.quarantined())
+		_, err := c.claim(background, "k", "t", maxTTL)
+		require.ErrorIs(t, err, ErrQuarantined)
+		require.NotEmpty(t, c.quarantined())
+	}, withTrust, sealedAll)
 }
 
 // The answer READONLY shows that the server is a replica. It ends the

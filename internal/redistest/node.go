@@ -312,6 +312,10 @@ func (n *Node) Demote(kept ...string) {
 	n.history = history{newRunID(), newRunID()}
 }
 
+// Flushed tells the connections that track keys what they are told when all
+// keys of another database were flushed.
+func (n *Node) Flushed() { n.noteChange(change{all: true}) }
+
 // Rewrite changes the node's replication history and nothing else, as its first
 // replica does, and DEBUG CHANGE-REPL-ID.
 func (n *Node) Rewrite() {
