@@ -133,8 +133,7 @@ func TestSameServerIsAllowed_R22(t *testing.T) {
 	simulated(t, 2, func(t *testing.T, m *memory) {
 		m.usual()
 		m.nodes[0].Serve(m.network.Listen("alias:6379"))
-		config := Config{Nodes: Nodes("redis://node0", "redis://alias/1", "redis://node1")}
-		refused := m.client(t, config)
+		refused := m.client(t, Config{Nodes: Nodes("redis://node0", "redis://alias", "redis://node1")})
 		for _, s := range refused.Nodes()[:2] {
 			if s.State != "up" {
 				require.ErrorIs(t, s.Err, multiplex.ErrSameNode)
@@ -142,6 +141,7 @@ func TestSameServerIsAllowed_R22(t *testing.T) {
 				require.Contains(t, s.Err.Error(), "Allow.SameServer")
 			}
 		}
+		config := Config{Nodes: Nodes("redis://node0", "redis://alias/1", "redis://node1")}
 		config.Allow.SameServer = true
 		c := m.client(t, config)
 		m.link(1).Refuse(true)

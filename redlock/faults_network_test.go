@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -222,22 +223,21 @@ func TestFaultWrongProtocol_R16_R26(t *testing.T) {
 	requests, accepted := new(atomic.Int64), new(atomic.Int64)
 	web := serveHTTP(t, requests, accepted)
 	plain := redistest.Servers(t, 1, redistest.OverTCP)[0].TCPAddr()
-	cases := []struct {
-		name, url, speaks string
-		config            *tls.Config
-	}{
-		{"HTTP", "redis://" + web, "HTTP", nil},
-		{"HTTP with TLS expected", "rediss://" + web, "HTTP", secure.TLSConfig()},
-		{"TLS", "redis://" + secure.TCPAddr(), "nothing", nil},                         // the server just hangs up
-		{"RESP with TLS expected", "rediss://" + plain, "silence", secure.TLSConfig()}, // it waits for the end of a line
-		{"TLS of an unknown authority", secure.URL(), "certificate", &tls.Config{}},
+	trust := "&tls_ca_file=" + url.QueryEscape(secure.CAFile())
+	cases := []struct{ name, url, trust, speaks string }{
+		{"HTTP", "redis://" + web, "", "HTTP"},
+		{"HTTP with TLS expected", "rediss://" + web, trust, "HTTP"},
+		{"TLS", "redis://" + secure.TCPAddr(), "", "nothing"},             // the server just hangs up
+		{"RESP with TLS expected", "rediss://" + plain, trust, "silence"}, // it waits for the end of a line
+		{"TLS of an unknown authority", secure.URL(), "", "certificate"},
 	}
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fleet{t, f.servers}
 			before, begun := accepted.Load(), time.Now()
 			c := f.client(redlock.Config{
-				Nodes: redlock.Nodes(append(redistest.URLs(f.servers), tt.url+"?dial_timeout=200ms")...), TLS: tt.config, NodeTimeout: unhurried,
+				Nodes:       redlock.Nodes(append(redistest.URLs(f.servers), tt.url+"?dial_timeout=200ms"+tt.trust)...),
+				NodeTimeout: unhurried,
 			})
 			l := f.load(c, workload{callers: 8})
 			time.Sleep(300 * time.Millisecond)

@@ -73,22 +73,6 @@ func TestExtendNeverShortens(t *testing.T) {
 	})
 }
 
-// A key without a TTL was not set by our clients; an extension does not give it
-// one.
-func TestExtendLeavesAKeyWithoutATTL(t *testing.T) {
-	simulated(t, 1, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		lock := mustAcquire(t, c, "r", time.Second)
-		token := lock.Token()
-		m.nodes[0].DB().Set("r", string(token[:]), 0)
-		_, err := lock.Extend(context.Background(), time.Second)
-		require.NoError(t, err)
-		left, ok := m.nodes[0].DB().TTL("r")
-		require.True(t, ok)
-		require.Zero(t, left)
-	})
-}
-
 func TestExtendReCreatesNothing(t *testing.T) { // R10
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})

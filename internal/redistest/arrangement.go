@@ -49,10 +49,16 @@ func Arrange(tb testing.TB) Arrangement {
 // URL adds the database to the URL of a node that names none.
 func (a Arrangement) URL(text string) string {
 	u, err := url.Parse(text)
-	if err != nil || a.DB == 0 || u.Scheme == "unix" || strings.Trim(u.Path, "/") != "" || u.Query().Has("db") {
+	if err != nil || a.DB == 0 || u.Query().Has("db") {
 		return text
 	}
-	u.Path = fmt.Sprintf("/%d", a.DB)
+	if u.Scheme == "unix" { // its path is that of the socket
+		query := u.Query()
+		query.Set("db", strconv.Itoa(a.DB))
+		u.RawQuery = query.Encode()
+	} else if strings.Trim(u.Path, "/") == "" {
+		u.Path = fmt.Sprintf("/%d", a.DB)
+	}
 	return u.String()
 }
 
