@@ -45,6 +45,7 @@ type bound struct {
 // TLS, and for a net.Conn of unknown kind, it does not check: what the socket
 // below holds says nothing about replies.
 func (c *Conn) Expect(n int, look bool) {
+	c.made()
 	a := &c.arrived
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,7 +74,10 @@ func (c *Conn) linkNow() link {
 // were expected at most when that value's first byte came. If the value is a
 // reply, but not among the first Due replies since the handshake, no command
 // caused it. Only the owner of the read side may call Due.
-func (c *Conn) Due() uint64 { return c.arrived.dueAt(c.begun) }
+func (c *Conn) Due() uint64 {
+	c.made()
+	return c.arrived.dueAt(c.begun)
+}
 
 func (a *arrivals) dueAt(offset int64) uint64 {
 	switch {
@@ -87,7 +91,10 @@ func (a *arrivals) dueAt(offset int64) uint64 {
 
 // SetLimits changes what the node may send from now on. Only the owner of the
 // read side may call it, and only while no reply is awaited.
-func (c *Conn) SetLimits(limits resp.Limits) { c.reader.SetLimits(limits) }
+func (c *Conn) SetLimits(limits resp.Limits) {
+	c.made()
+	c.reader.SetLimits(limits)
+}
 
 // noteRead records that a read that may have waited returned n bytes. Commands
 // announced since it began count as announced before it.

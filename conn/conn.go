@@ -98,19 +98,30 @@ func newConn(l link, addr string, hidden secrets, limits resp.Limits, backlog in
 
 // Server returns what the node said of itself in the handshake. The result must
 // not be modified.
-func (c *Conn) Server() *Server { return &c.server }
+func (c *Conn) Server() *Server {
+	c.made()
+	return &c.server
+}
 
 // String returns the node's address as it stands in errors, without credentials
 // (R27).
-func (c *Conn) String() string { return c.addr }
+func (c *Conn) String() string {
+	if c == nil {
+		return "(no connection)"
+	}
+	return c.addr
+}
 
 // Format prints String for every verb.
-func (c *Conn) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.addr) }
+func (c *Conn) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
 
 // RoundTrip returns the shortest time from a write to its first reply, in the
 // handshake and in each Exchange. It does not include the times to connect and
 // to shake hands in TLS. Only the owner of the read side may call it.
-func (c *Conn) RoundTrip() time.Duration { return c.roundTrip }
+func (c *Conn) RoundTrip() time.Duration {
+	c.made()
+	return c.roundTrip
+}
 
 // ServerError returns the error reply v as an error that may be kept and shown
 // (R27), or nil if v is no error. Its text is printable, has at most 200 bytes
@@ -118,6 +129,7 @@ func (c *Conn) RoundTrip() time.Duration { return c.roundTrip }
 // with Config.Conceal are replaced. errors.As finds a *resp.Error in it.
 // ClassOf is cheaper where only the class matters.
 func (c *Conn) ServerError(v resp.Value) error {
+	c.made()
 	return serverError(v, c.secrets())
 }
 
@@ -126,6 +138,7 @@ func (c *Conn) ServerError(v resp.Value) error {
 // that cannot be known: for a net.Conn without a known socket below it, and
 // when the connection is broken.
 func (c *Conn) Unread() bool {
+	c.made()
 	return c.link.unread() > 0 || c.inside.Load() && c.Err() == nil
 }
 
@@ -136,6 +149,7 @@ func (c *Conn) Unread() bool {
 //
 // Break frees nothing: the owner of the read side must still call Close.
 func (c *Conn) Break(cause error) {
+	c.made()
 	if cause == nil {
 		cause = ErrClosed
 	}
@@ -147,12 +161,16 @@ func (c *Conn) Break(cause error) {
 // does not wait for the peer, and any goroutine may call it.
 //
 // Shutdown frees nothing: the owner of the read side must still call Close.
-func (c *Conn) Shutdown() error { return c.end("close", ErrClosed, false) }
+func (c *Conn) Shutdown() error {
+	c.made()
+	return c.end("close", ErrClosed, false)
+}
 
 // Close calls Shutdown, waits for the writer goroutine, and frees the
 // descriptor. Only the owner of the read side may call it. It may be called
 // after Break and Shutdown, and more than once.
 func (c *Conn) Close() error {
+	c.made()
 	err := c.Shutdown()
 	c.writer.Wait()
 	c.freeing.Do(c.link.free)
@@ -161,6 +179,7 @@ func (c *Conn) Close() error {
 
 // Err returns the *Error that broke the connection, or nil while it is sound.
 func (c *Conn) Err() error {
+	c.made()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.broken == nil {

@@ -92,6 +92,7 @@ const (
 //
 // The caller must call Close on the Conn.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
+	must(ctx != nil, "the context is nil")
 	cfg.Network = cmp.Or(cfg.Network, "tcp")
 	if err := cfg.Check(); err != nil {
 		return nil, &Error{Op: "dial", Addr: cfg.String(), Err: err}

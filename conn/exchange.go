@@ -17,6 +17,8 @@ import (
 // requested: attributes, a push, or a byte behind the last reply (R16). After
 // an error the connection is broken.
 func (c *Conn) Exchange(ctx context.Context, p []byte, n int, each func(i int, v resp.Value) error) error {
+	c.made()
+	must(ctx != nil, "the context is nil")
 	return c.exchange(ctx, "exchange", p, n, each)
 }
 

@@ -69,6 +69,11 @@ const (
 	endings = syscall.EPOLLRDHUP | syscall.EPOLLHUP | syscall.EPOLLERR
 )
 
+// made is the door of all methods.
+func (p *Poller) made() {
+	must(p != nil && p.epoll != nil, "a nil or zero Poller: NewPoller makes one")
+}
+
 // NewPoller returns a Poller for up to n connections, at most 64, with the IDs
 // 0 to n−1. It returns errors.ErrUnsupported where the system has no epoll, and
 // another error if there are no descriptors left. The caller must call Close.
@@ -137,6 +142,7 @@ func (p *Poller) control(op, fd, id int, events uint32) error {
 // blocked, that is, whether the events are fresh. Wait returns an error only if
 // the Poller is closed.
 func (p *Poller) Wait() (events []Event, waited bool, err error) {
+	p.made()
 	p.found, p.looks = 0, 0
 	if err := p.raw.Read(p.look); err != nil {
 		return nil, false, err // the Poller was closed
@@ -181,6 +187,7 @@ func (p *Poller) takeAdded() uint64 {
 
 // Look is Wait without blocking: it may return no events.
 func (p *Poller) Look() (events []Event, err error) {
+	p.made()
 	p.hurried = true
 	defer func() { p.hurried = false }()
 	events, _, err = p.Wait()
@@ -205,6 +212,8 @@ func (p *Poller) Resume(c *Conn) { p.descriptor(c).resume() }
 
 // descriptor returns the socket of c as the Poller knows it.
 func (p *Poller) descriptor(c *Conn) *descriptor {
+	p.made()
+	c.made()
 	d := c.polled.socket.Load()
 	if d == nil || d.poller != p {
 		panic("conn: the Poller was not given this connection")
@@ -218,6 +227,7 @@ func (p *Poller) descriptor(c *Conn) *descriptor {
 // Expect, it does not check connections over TLS. One goroutine at a time may
 // call it, beside the one that calls Wait.
 func (p *Poller) Readable(ids uint64) (readable uint64) {
+	p.made()
 	some := false
 	for i := range p.polls {
 		p.polls[i] = pollfd{fd: -1} // ignored by ppoll
@@ -288,6 +298,7 @@ func (p *Poller) lookAtOne(c *Conn) bool {
 // Kick makes the Wait in progress return, or else the following one. It never
 // waits.
 func (p *Poller) Kick() {
+	p.made()
 	p.kicks.Store(true)
 	one := uint64(1)
 	_, _, _ = syscall.RawSyscall(syscall.SYS_WRITE, uintptr(p.kicker), uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one))
@@ -301,6 +312,8 @@ func (p *Poller) Kick() {
 // a net.Conn of unknown kind, with TLS or without; TLS that lets the node
 // renegotiate; and a connection that is broken or still writes.
 func (p *Poller) Add(c *Conn, id int) bool {
+	p.made()
+	c.made()
 	before := c.link
 	nc, t := pollable(before)
 	if nc == nil || c.pending.Load() != 0 {
@@ -348,5 +361,6 @@ func (p *Poller) Remove(c *Conn) {
 // Close frees the Poller's own descriptors, not those of its connections. No
 // other method may run beside it or be called after it.
 func (p *Poller) Close() error {
+	p.made()
 	return errors.Join(p.epoll.Close(), syscall.Close(p.kicker))
 }

@@ -15,6 +15,7 @@ const maxEmptyReads = 100
 // read side may call it. Over TCP and unix sockets it allocates nothing once
 // the decoder's buffer has grown.
 func (c *Conn) Fill() error {
+	c.made()
 	if err := c.readErr; err != nil {
 		return c.fail("read", err)
 	}
@@ -47,6 +48,7 @@ func (c *Conn) received(p []byte) {
 // (R16); Next still returns the values received before that. Only the owner of
 // the read side may call it.
 func (c *Conn) Next() (v resp.Value, ok bool, err error) {
+	c.made()
 	c.begun = c.reader.Offset()
 	v, ok, err = c.reader.Next()
 	if err != nil {

@@ -8,6 +8,7 @@ package conn
 //
 // One goroutine at a time may call Send.
 func (c *Conn) Send(p []byte) error {
+	c.made()
 	if err := c.stalled(); err != nil {
 		return err
 	}
@@ -34,7 +35,10 @@ func (c *Conn) stalled() error {
 
 // Behind reports whether more than half of the backlog's bound is queued. Any
 // goroutine may call it.
-func (c *Conn) Behind() bool { return c.pending.Load() > c.limit/2 }
+func (c *Conn) Behind() bool {
+	c.made()
+	return c.pending.Load() > c.limit/2
+}
 
 // write sends p as it is. One goroutine at a time may call it: the caller of
 // Send, or crypto/tls under its mutex.

@@ -15,6 +15,7 @@ import "context"
 // lets Close wait for that (DelayClose). The receipt belongs to the claim,
 // whatever its outcome.
 func (g *Group) Claim(ctx context.Context, kind *ClaimKind, c *Claim) (Receipt, error) {
+	g.called(ctx)
 	p, err := g.enterOpen(ctx, kind.verb(), &Command{Encoded: Encoded{c.Bytes, c.Key}, TTL: c.TTL})
 	if err != nil {
 		return Receipt{}, err
@@ -39,6 +40,7 @@ func (g *Group) undo(kind *ReleaseKind, c *Claim, receipt Receipt) {
 // Extend sends an extension, waits, and returns errors as Claim does. With a
 // Merger, it travels with others that wait for the same flush.
 func (g *Group) Extend(ctx context.Context, kind *ExtendKind, cmd *Command) error {
+	g.called(ctx)
 	p, err := g.enterOpen(ctx, kind.verb(), cmd)
 	if err != nil {
 		return err
@@ -51,6 +53,7 @@ func (g *Group) Extend(ctx context.Context, kind *ExtendKind, cmd *Command) erro
 // down owe it if the claim went to them (R8). With a Merger, it travels with
 // others that wait for the same flush.
 func (g *Group) Release(ctx context.Context, kind *ReleaseKind, cmd *Command) error {
+	g.called(ctx)
 	p, err := g.enter(ctx, kind.verb(), cmd, Posting{})
 	if err != nil {
 		return err
@@ -62,6 +65,7 @@ func (g *Group) Release(ctx context.Context, kind *ReleaseKind, cmd *Command) er
 // merged, and calls queued once it has its place in the log: commands that
 // enter after that stand behind it on every connection. queued must not wait.
 func (g *Group) HandOver(ctx context.Context, kind *ReleaseKind, cmd *Command, queued func()) error {
+	g.called(ctx)
 	v := kind.verb()
 	v.alone = true
 	p, err := g.enter(ctx, v, cmd, Posting{})
@@ -74,6 +78,7 @@ func (g *Group) HandOver(ctx context.Context, kind *ReleaseKind, cmd *Command, q
 
 // Tell is Release without an outcome. It does not wait, and is never merged.
 func (g *Group) Tell(kind *ReleaseKind, cmd *Command) {
+	g.made()
 	g.mu.Lock()
 	if g.life.closed() {
 		g.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 // Patience, and by another second if callers of this process that have to undo
 // a claim are starved.
 func (g *Group) Close(ctx context.Context) error {
+	g.called(ctx)
 	g.mu.Lock()
 	again := g.life.closing()
 	g.life.advance(phaseClosing)
@@ -38,6 +39,7 @@ func (g *Group) Close(ctx context.Context) error {
 // Close does first. It is for a caller that has many locks to release before it
 // closes the group. It does not wait.
 func (g *Group) Refuse() {
+	g.made()
 	g.mu.Lock()
 	g.life.advance(phaseRefusing)
 	g.mu.Unlock()
@@ -47,10 +49,16 @@ func (g *Group) Refuse() {
 // the connections, for at most a second. These are callers that have a claim,
 // or may have one, and have not decided yet whether to undo it. Each call with
 // 1 must be followed by one with -1.
-func (g *Group) DelayClose(callers int64) { g.life.claims.Add(callers) }
+func (g *Group) DelayClose(callers int64) {
+	g.made()
+	g.life.claims.Add(callers)
+}
 
 // Done returns a channel that is closed when the group is closed.
-func (g *Group) Done() <-chan struct{} { return g.life.stopped.Done() }
+func (g *Group) Done() <-chan struct{} {
+	g.made()
+	return g.life.stopped.Done()
+}
 
 // unwindMost bounds the wait for callers of this process. They may be many, and
 // starved.
@@ -63,6 +71,7 @@ const unwindMost = time.Second
 // lost: closing a socket on which answers arrive aborts it, and discards what
 // the kernel has not sent yet.
 func (g *Group) Patience() time.Duration {
+	g.made()
 	patience := g.answerTime(0)
 	if configured := g.config.VoteTimeout; configured > 0 {
 		patience = min(patience, configured)

@@ -249,6 +249,7 @@ type Membership struct {
 
 // Membership returns what is known at the moment.
 func (g *Group) Membership() Membership {
+	g.made()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.membershipLocked()

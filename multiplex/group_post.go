@@ -15,6 +15,7 @@ package multiplex
 // The receipt says which nodes the command goes to. If it is merged, it may
 // also go to nodes that join before it is written.
 func (g *Group) PostExtension(kind *ExtendKind, cmd *Command, posting Posting) (Receipt, error) {
+	g.made()
 	p, err := g.enter(noCaller, kind.verb(), cmd, posting)
 	return p.receipt, err
 }
@@ -22,6 +23,7 @@ func (g *Group) PostExtension(kind *ExtendKind, cmd *Command, posting Posting) (
 // PostRelease posts a release as PostExtension posts an extension. The only
 // error is ErrClosed.
 func (g *Group) PostRelease(kind *ReleaseKind, cmd *Command, posting Posting) error {
+	g.made()
 	_, err := g.enter(noCaller, kind.verb(), cmd, posting)
 	return err
 }
@@ -29,6 +31,7 @@ func (g *Group) PostRelease(kind *ReleaseKind, cmd *Command, posting Posting) er
 // Flush has the group's own goroutine write what was posted, and makes sure
 // that the answers are read. It waits for the group's mutex only.
 func (g *Group) Flush() {
+	g.made()
 	g.mu.Lock()
 	if g.unwrittenLocked() && g.takeFlushLocked() {
 		// The channel has room: only the goroutine with the role sends.

@@ -26,6 +26,7 @@ func (g *Group) Query(ctx context.Context, commands [][]byte, each func(node, i 
 func (g *Group) QueryEach(
 	ctx context.Context, n int, commandsOf func(node int) [][]byte, each func(node, i int, v resp.Value) error,
 ) []error {
+	g.called(ctx)
 	q := &query{group: g, each: each, last: n - 1, errs: make([]error, g.size), done: make(chan struct{})}
 	q.open = All(g.size)
 	g.mu.Lock()

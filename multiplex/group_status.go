@@ -55,6 +55,7 @@ type Status struct {
 
 // Nodes returns the status of each node, in the order of the configuration.
 func (g *Group) Nodes() []Status {
+	g.made()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	all := make([]Status, 0, g.size)

@@ -73,6 +73,7 @@ func (g *Group) triedLocked() bool {
 // waitUntil blocks until a condition on the nodes' states holds. The condition
 // is called under the mutex.
 func (g *Group) waitUntil(ctx context.Context, holds func() bool) error {
+	g.called(ctx)
 	for {
 		g.mu.Lock()
 		ok, changed := holds(), g.changed

@@ -21,6 +21,7 @@ import "slices"
 // now go to the nodes that are up, or "" if there is none. It may change with
 // every node that joins or leaves, and with every reply.
 func (g *Group) NativeForm(kind *ReleaseKind) string {
+	g.made()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if f := g.formForLocked(kind.Native); f != nil {

@@ -56,6 +56,7 @@ const (
 // Lookout returns a Lookout for a key, which it copies, or nil if there are too
 // many. It sends nothing until Ask. Call Stop when it is no longer needed.
 func (g *Group) Lookout(key []byte) *Lookout {
+	g.made()
 	l := &Lookout{
 		group:   g,
 		subject: &subject{string(key), resp.AppendCommand(nil, "PTTL", string(key))},
@@ -80,6 +81,7 @@ func (g *Group) Lookout(key []byte) *Lookout {
 // do not know or allow CLIENT TRACKING or CLIENT CACHING, or have no room in
 // their lanes cannot be asked or do not push.
 func (l *Lookout) Ask() bool {
+	l.made()
 	g, t := l.group, l.group.tracker
 	g.mu.Lock()
 	t.mu.Lock()
@@ -116,12 +118,16 @@ func (l *Lookout) Ask() bool {
 // Signal returns a channel that receives once after each Ask that returned
 // true: when the key is gone, or changed, on a quorum of nodes, or when so many
 // nodes died that this cannot happen any more.
-func (l *Lookout) Signal() <-chan struct{} { return l.signal }
+func (l *Lookout) Signal() <-chan struct{} {
+	l.made()
+	return l.signal
+}
 
 // Expiry returns when the key will have expired on a quorum of nodes, by their
 // last answers. ok is false if too few have answered, or the key does not
 // expire.
 func (l *Lookout) Expiry() (at time.Time, ok bool) {
+	l.made()
 	g := l.group
 	g.tracker.mu.Lock()
 	defer g.tracker.mu.Unlock()
@@ -143,6 +149,7 @@ func (l *Lookout) Expiry() (at time.Time, ok bool) {
 
 // Rest stops listening until the next Ask. No signal comes meanwhile.
 func (l *Lookout) Rest() {
+	l.made()
 	t := l.group.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,6 +158,7 @@ func (l *Lookout) Rest() {
 
 // Stop ends the lookout; Ask returns false from then on.
 func (l *Lookout) Stop() {
+	l.made()
 	t := l.group.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -325,7 +325,10 @@ func (p *poller) timely(r *round) bool { return p.fresh || r.at >= p.since }
 // Polls reports whether callers read replies themselves. If they do not
 // although the configuration and the system allow it, the error says why: the
 // system has no descriptors left.
-func (g *Group) Polls() (bool, error) { return g.poller != nil, g.unpolled }
+func (g *Group) Polls() (bool, error) {
+	g.made()
+	return g.poller != nil, g.unpolled
+}
 
 // A connection enters the poller in adoptLocked and leaves it in handBack. In
 // between, its read side belongs to the goroutine with the poller's role,

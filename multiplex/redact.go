@@ -13,7 +13,12 @@ import (
 // reach.
 
 // String says how many nodes the group has.
-func (g *Group) String() string { return "(group of " + strconv.Itoa(g.size) + " nodes)" }
+func (g *Group) String() string {
+	if g == nil || g.config == nil {
+		return "(no group)"
+	}
+	return "(group of " + strconv.Itoa(g.size) + " nodes)"
+}
 
 // Format prints String for every verb.
 func (g *Group) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, g.String()) }

@@ -56,7 +56,10 @@ type Outcomes struct {
 func NewOutcomes() *Outcomes { return &Outcomes{ready: make(chan struct{}, 1)} }
 
 // Ready returns a channel that receives when there may be something to take.
-func (o *Outcomes) Ready() <-chan struct{} { return o.ready }
+func (o *Outcomes) Ready() <-chan struct{} {
+	o.made()
+	return o.ready
+}
 
 // A Posting says where the outcome of a posted command goes.
 type Posting struct {
@@ -102,6 +105,7 @@ type Answer struct {
 // dst's capacity, and returns it. If some are left, Ready receives again. Take
 // never waits, and allocates only for outcomes that are not success.
 func (o *Outcomes) Take(dst []Outcome) []Outcome {
+	o.made()
 	for len(dst) < cap(dst) {
 		if o.rest == nil {
 			o.fetch()

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -162,14 +163,16 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // caller gets it with at least half of the validity that it asked for. If less
 // than nine tenths are left, Acquire extends the lock before it returns.
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
-	within, cancel := withMaxWait(ctx, c.config.MaxWait)
+	within, cancel := c.withMaxWait(ctx, 0)
 	defer cancel()
 	return c.acquireTraced(within, request{resource: resource, ttl: ttl, confirmed: true})
 }
 
-// withMaxWait returns ctx with a limit to the wait for a lock. If limit is
-// zero, there is none.
-func withMaxWait(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+// withMaxWait returns ctx with a limit to the wait for a lock: Config.MaxWait
+// unless the call has its own. If both are zero, there is none.
+func (c *Client) withMaxWait(ctx context.Context, own time.Duration) (context.Context, context.CancelFunc) {
+	c.called(ctx)
+	limit := cmp.Or(own, c.config.MaxWait)
 	if limit == 0 {
 		return ctx, func() {}
 	}

@@ -53,7 +53,7 @@ func (c *Client) AcquireAll(ctx context.Context, resources []string, ttl time.Du
 	case len(s.names) == 1:
 		return c.Acquire(ctx, s.names[0], ttl)
 	}
-	within, cancel := withMaxWait(ctx, c.config.MaxWait)
+	within, cancel := c.withMaxWait(ctx, 0)
 	defer cancel()
 	return c.acquireTraced(within, request{resource: s.text, form: s, ttl: ttl})
 }
@@ -100,6 +100,7 @@ var errHoldForm = fmt.Errorf("%w: MinHold and Heal are for a plain lock on a sin
 func (c *Client) DoAll(
 	ctx context.Context, resources []string, options HoldOptions, fn func(context.Context) error,
 ) error {
+	must(fn != nil, noFunction)
 	if options.Reentrant {
 		s, err := newSeveral(resources)
 		if err != nil {

@@ -12,7 +12,8 @@ import (
 )
 
 // A Client acquires and releases the locks of one deployment. New and Open make
-// one; methods of a nil or zero *Client panic. All methods may be called from
+// one; methods of a nil or zero *Client panic, and so do those of any with a nil
+// context. All methods may be called from
 // any goroutine. A Client has one connection to each node and is meant to be
 // kept.
 type Client struct {
@@ -63,6 +64,7 @@ func New(ctx context.Context, config Config) (*Client, error) {
 }
 
 func newClient(ctx context.Context, config Config, founds founding) (*Client, error) {
+	must(ctx != nil, noContext)
 	if ctx.Err() != nil {
 		return nil, cancelledError(ctx, nil)
 	}
@@ -148,6 +150,7 @@ func (c *Client) waitForFirst(ctx context.Context) {
 // and a wait is reported to the log (R31). ErrClosed is returned if the client
 // is closed.
 func (c *Client) Ready(ctx context.Context) error {
+	c.called(ctx)
 	p := patience{begun: time.Now()}
 	for {
 		err := c.readyWithin(ctx, readyGlance)
@@ -195,6 +198,7 @@ func (c *Client) readyWithin(ctx context.Context, limit time.Duration) error {
 // If the goroutines of this process are too starved to undo their attempts,
 // another second is added.
 func (c *Client) Close(ctx context.Context) error {
+	c.called(ctx)
 	c.refuse()
 	c.group.Refuse() // other clients get what is released from now on
 	c.keeper.wind(ctx)

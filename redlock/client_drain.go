@@ -14,6 +14,7 @@ import (
 // values, of which the client keeps no list. Held asks no node, and the slice
 // is the caller's.
 func (c *Client) Held() []HoldInfo {
+	c.made()
 	var all []HoldInfo
 	for _, h := range c.keeper.kept() {
 		err := h.Err()
@@ -40,6 +41,7 @@ func (c *Client) Held() []HoldInfo {
 // context. ErrClosed is returned if the client was closed meanwhile. Drain
 // cannot be undone.
 func (c *Client) Drain(ctx context.Context) error {
+	c.called(ctx)
 	c.refuse()
 	drained := c.keeper.drain()
 	select {

@@ -130,6 +130,9 @@ const (
 // ErrResource, ErrTTL, ErrNested; and ErrNoQuorum if waiting cannot help (see
 // Acquire).
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term uint64) error) error {
+	e.made()
+	e.client.called(ctx)
+	must(lead != nil, noFunction)
 	options, err := e.check()
 	if err != nil {
 		return err
@@ -259,6 +262,7 @@ func isLasting(err error) bool {
 // (R15); it asks no node and never waits. Work that begins after it has only
 // the rest of the validity: see Run for a context that ends in time.
 func (e *Election) IsLeader() bool {
+	e.made()
 	t := e.term.Load()
 	return t != nil && t.run.Err() == nil
 }
@@ -274,6 +278,8 @@ func (e *Election) IsLeader() bool {
 // If ctx is that of the function, or derives from it, StepDown does not wait,
 // and returns nil. If this Election does not lead, the error is ErrNotLeader.
 func (e *Election) StepDown(ctx context.Context) error {
+	e.made()
+	e.client.called(ctx)
 	t := e.term.Load()
 	if t == nil {
 		return ErrNotLeader

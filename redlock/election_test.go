@@ -252,7 +252,7 @@ func TestElectionCancelledInItsLastAttempt_R12(t *testing.T) {
 				if outage {
 					m.silence()
 				}
-				err := c.Election("e", ElectionOptions{}).Run(ctx, nil)
+				err := c.Election("e", ElectionOptions{}).Run(ctx, func(context.Context, uint64) error { return nil })
 				var cancelled *CancelledError
 				require.ErrorAs(t, err, &cancelled, name)
 				require.ErrorIs(t, err, context.Canceled, name)

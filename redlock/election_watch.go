@@ -39,6 +39,7 @@ func (l *Leadership) same(other *Leadership) bool {
 // client need not be a candidate, and needs neither Config.Fenced nor
 // Config.Owner. With an error, the Leadership is unclear, and has the error.
 func (e *Election) Leader(ctx context.Context) (Leadership, error) {
+	e.made()
 	found, err := e.client.inspect(ctx, e.name, false)
 	if err != nil {
 		return Leadership{State: StateUnclear, Err: err}, err
@@ -58,6 +59,8 @@ func (e *Election) Leader(ctx context.Context) (Leadership, error) {
 // leader at first more often. It costs a lookout and a timer, and no goroutine.
 // It adds about what Leader takes to the news, and at most that second.
 func (e *Election) Watch(ctx context.Context) iter.Seq[Leadership] {
+	e.made()
+	e.client.called(ctx)
 	return func(yield func(Leadership) bool) {
 		w := watch{election: e, lookout: e.client.group.Lookout([]byte(e.client.config.Prefix + e.name))}
 		defer w.stop()

@@ -172,7 +172,7 @@ type CancelledError struct {
 // Error begins with the context's error; the cause and the last attempt's error
 // follow if there are any.
 func (e *CancelledError) Error() string {
-	text := "redlock: " + e.Err.Error()
+	text := "redlock: " + errtext.Text(e.Err)
 	if e.Cause != nil {
 		text += " (" + errtext.Text(e.Cause) + ")"
 	}
@@ -184,8 +184,8 @@ func (e *CancelledError) Error() string {
 
 // Unwrap returns those of the three errors that are not nil.
 func (e *CancelledError) Unwrap() []error {
-	all := []error{e.Err}
-	for _, err := range []error{e.Cause, e.Last} {
+	var all []error
+	for _, err := range []error{e.Err, e.Cause, e.Last} {
 		if err != nil {
 			all = append(all, err)
 		}

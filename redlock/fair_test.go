@@ -1021,7 +1021,7 @@ func TestHoldOfAFairLock(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			_, err := b.TryHold(t.Context(), HoldOptions{TTL: time.Second})
 			require.ErrorIs(t, err, ErrHeld)
-			require.ErrorIs(t, a.DoWith(ctx, HoldOptions{TTL: time.Second}, nil), ErrNested)
+			require.ErrorIs(t, a.DoWith(ctx, HoldOptions{TTL: time.Second}, nothing), ErrNested)
 			return ctx.Err()
 		})
 		require.NoError(t, err)

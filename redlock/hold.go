@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +64,7 @@ func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions)
 
 // holdInTime is Hold, or HoldAll, for the resources of a request.
 func (c *Client) holdInTime(ctx context.Context, r request, options HoldOptions) (*Hold, error) {
-	within, cancel := withMaxWait(ctx, cmp.Or(options.MaxWait, c.config.MaxWait))
+	within, cancel := c.withMaxWait(ctx, options.MaxWait)
 	defer cancel()
 	r.confirmed, r.minHold = options.extensions() >= 0, options.MinHold
 	acquire := func(_ context.Context, _ string, ttl time.Duration) (Lock, error) {
@@ -94,6 +93,7 @@ var errSlept = fmt.Errorf("%w", ErrExpired)
 
 // hold acquires a lock and gives it to the keeper.
 func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acquire acquirer) (*Hold, error) {
+	c.called(ctx)
 	o, err := o.check(c)
 	if err != nil {
 		return nil, err
@@ -177,11 +177,15 @@ func (c *Client) newHoldSince(ctx context.Context, lock Lock, granted, begun ins
 // continues, and on a busy machine not at once. Work that must not continue for
 // that long must call Err of this context, or Hold.Err; FromContext finds the
 // Hold.
-func (h *Hold) Context() context.Context { return &h.context }
+func (h *Hold) Context() context.Context {
+	h.made()
+	return &h.context
+}
 
 // Err returns nil while the lock is held, and then the reason why it is not,
 // which is the cause of Context. It reads the clocks (R15).
 func (h *Hold) Err() error {
+	h.made()
 	h.judge()
 	return context.Cause(h.inner)
 }
@@ -192,6 +196,7 @@ func (h *Hold) Err() error {
 // Hold.Release has handed the lock over, the Lock has no token and no validity:
 // see Lock.Release.
 func (h *Hold) Current() Lock {
+	h.made()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.unsureOf(h.lock)
@@ -207,7 +212,10 @@ func (h *Hold) unsureOf(lock Lock) Lock {
 }
 
 // Resource returns the resource as Lock.Resource does.
-func (h *Hold) Resource() string { return h.lock.resource } // it never changes
+func (h *Hold) Resource() string {
+	h.made()
+	return h.lock.resource // it never changes
+}
 
 // Until returns when the validity ends, by the local clock, if the lock is not
 // renewed before that.
@@ -218,6 +226,7 @@ func (h *Hold) Until() time.Time { return h.Current().until }
 // the monotonic and the wall clock, and how long the machine has slept, and
 // takes the worst (R4, R15).
 func (h *Hold) Validity() time.Duration {
+	h.made()
 	left := h.ends.remaining(h.client.keeper.begun, h.client.keeper.clock())
 	if cause := context.Cause(h.inner); cause != nil && !errors.Is(cause, ErrMaxHold) && !errors.Is(cause, ErrClosed) {
 		return min(left, 0)
@@ -234,6 +243,8 @@ func (h *Hold) Validity() time.Duration {
 // over instead and returns nil at once, unless the hold has ended before,
 // MinHold is not over, or the token was read from Current. See Config.HandOver.
 func (h *Hold) Release(ctx context.Context) error {
+	h.made()
+	must(ctx != nil, noContext)
 	lock, end := h.finish(ErrReleased)
 	h.client.keeper.forget(h)
 	if h.isDetached() {

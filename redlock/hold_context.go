@@ -11,6 +11,7 @@ import (
 // whether the lock is still held. Contexts that derive from Do's do not read
 // the clocks to find that out (see Hold.Context). Do releases the hold itself.
 func FromContext(ctx context.Context) (*Hold, bool) {
+	must(ctx != nil, noContext)
 	in, ok := ctx.Value(holdKey{}).(*holdContext)
 	if !ok {
 		return nil, false

@@ -39,6 +39,7 @@ func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn 
 func (c *Client) DoWith(
 	ctx context.Context, resource string, options HoldOptions, fn func(context.Context) error,
 ) error {
+	must(fn != nil, noFunction)
 	if options.Reentrant {
 		if h := c.reenter(ctx, &request{resource: resource}); h != nil {
 			return h.doWithin(ctx, fn)

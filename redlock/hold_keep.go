@@ -27,6 +27,7 @@ func (c *Client) Keep(ctx context.Context, lock Lock, options HoldOptions) (*Hol
 }
 
 func (c *Client) keepLock(ctx context.Context, lock Lock, o HoldOptions) (*Hold, error) {
+	c.called(ctx)
 	o.TTL = max(o.TTL, lock.ttl)
 	o, err := o.check(c)
 	switch {
@@ -76,6 +77,7 @@ func (l *Lock) over() bool {
 // must be released in any case. Do not call Detach within the function of Do or
 // Election.Run, which release the lock themselves.
 func (h *Hold) Detach() (Lock, error) {
+	h.made()
 	cause := h.Err()
 	lock, _ := h.finish(ErrReleased)
 	h.mu.Lock()

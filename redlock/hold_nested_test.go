@@ -16,7 +16,6 @@ func TestNestedCallsAreReported_R14(t *testing.T) {
 		// A call that waits for itself would wait until its context ends.
 		within, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		nothing := func(context.Context) error { return nil }
 		var kept context.Context
 		err := c.Do(within, "a", time.Second, func(ctx context.Context) error {
 			kept = context.WithoutCancel(ctx)
@@ -67,11 +66,11 @@ func TestNestedCallsBelowAReentrantOne_R14(t *testing.T) {
 				return c.DoWith(ctx, "a", again, func(ctx context.Context) error {
 					h, _ := FromContext(ctx)
 					require.Same(t, outer, h)
-					require.ErrorIs(t, c.Do(ctx, "b", time.Second, nil), ErrNested)
+					require.ErrorIs(t, c.Do(ctx, "b", time.Second, nothing), ErrNested)
 					return c.DoWith(ctx, "b", again, func(ctx context.Context) error {
 						h, _ := FromContext(ctx)
 						require.Same(t, inner, h)
-						require.ErrorIs(t, c.Do(ctx, "a", time.Second, nil), ErrNested)
+						require.ErrorIs(t, c.Do(ctx, "a", time.Second, nothing), ErrNested)
 						return c.Do(ctx, "c", time.Second, func(context.Context) error { return nil })
 					})
 				})
@@ -87,7 +86,6 @@ func TestNestedCallsOfAnotherClientAreReported_R14(t *testing.T) {
 		c := m.opened(t, Config{MaxTTL: time.Minute})
 		same := m.client(t, Config{MaxTTL: time.Minute})
 		elsewhere := m.opened(t, Config{MaxTTL: time.Minute, Prefix: "another:"})
-		nothing := func(context.Context) error { return nil }
 		err := c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
 			start := time.Now()
 			require.ErrorIs(t, same.Do(ctx, "r", time.Second, nothing), ErrNested)

@@ -17,6 +17,7 @@ var errReentrant = fmt.Errorf("%w: Reentrant is for DoWith and DoAll", ErrHoldOp
 // reenter returns the innermost hold that ctx comes from and that has all
 // resources of a request, or nil. The caller must call leave.
 func (c *Client) reenter(ctx context.Context, r *request) *Hold {
+	c.called(ctx)
 	for in := c.outer(ctx); in != nil; in = c.outer(in.Context) {
 		if h := in.hold; h.lock.covers(r) && h.Err() == nil && h.enter() {
 			return h

@@ -56,7 +56,7 @@ func TestReentrantCalls(t *testing.T) {
 				return nil
 			}), "another resource")
 			require.EqualValues(t, 2, c.Stats().Attempts.Granted-before.Attempts.Granted)
-			require.ErrorIs(t, c.DoWith(ctx, "r", HoldOptions{TTL: time.Second}, nil), ErrNested)
+			require.ErrorIs(t, c.DoWith(ctx, "r", HoldOptions{TTL: time.Second}, nothing), ErrNested)
 			return nil
 		}))
 		time.Sleep(5 * ms)
@@ -222,7 +222,6 @@ func TestReentrantOnSeveral(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		again := HoldOptions{TTL: time.Second, Reentrant: true}
-		nothing := func(context.Context) error { return nil }
 		require.NoError(t, c.DoAll(t.Context(), []string{"a", "b", "c"}, again, func(ctx context.Context) error {
 			require.NoError(t, c.DoWith(ctx, "b", again, nothing))
 			require.NoError(t, c.DoAll(ctx, []string{"c", "a"}, again, nothing))
@@ -290,7 +289,6 @@ func TestReentrantAmongKinds(t *testing.T) {
 func TestAReentrantCallThatComesLateIsCancelled_R12_R14(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
-		nothing := func(context.Context) error { return nil }
 		for name, late := range map[string]func(context.Context) error{
 			"Reentrant": func(ctx context.Context) error {
 				return c.DoWith(ctx, "r", HoldOptions{TTL: time.Second, Reentrant: true}, nothing)

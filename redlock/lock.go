@@ -94,6 +94,7 @@ func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	if l.client == nil {
 		return l, ErrNotHeld
 	}
+	must(ctx != nil, noContext)
 	start := startIf(l.client.tracer.ExtendDone != nil)
 	longer, err := l.extend(ctx, ttl)
 	l.extendDone(ctx, longer, ttl, start, err)
@@ -158,6 +159,7 @@ func (l Lock) Release(ctx context.Context) error {
 	if l.client == nil {
 		return ErrNotHeld
 	}
+	must(ctx != nil, noContext)
 	start := startIf(l.client.tracer.ReleaseDone != nil)
 	var err error
 	if !l.client.handOver(&l, tenureHeld, l.end()) {

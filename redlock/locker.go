@@ -31,7 +31,7 @@ func (k Locker) TryAcquire(ctx context.Context, ttl time.Duration) (Lock, error)
 // Acquire is Client.Acquire. But for Client.Fair, callers are not served in
 // turn; no lock is handed over.
 func (k Locker) Acquire(ctx context.Context, ttl time.Duration) (Lock, error) {
-	within, cancel := withMaxWait(ctx, k.client.config.MaxWait)
+	within, cancel := k.client.withMaxWait(ctx, 0)
 	defer cancel()
 	return k.client.acquireTraced(within, request{resource: k.name, form: k.wait, ttl: ttl})
 }
@@ -57,6 +57,7 @@ func (k Locker) Hold(ctx context.Context, options HoldOptions) (*Hold, error) {
 // runs under an outer hold that reads or writes, and one that writes under one
 // that writes.
 func (k Locker) DoWith(ctx context.Context, options HoldOptions, fn func(context.Context) error) error {
+	must(fn != nil, noFunction)
 	if options.Reentrant {
 		if h := k.client.reenter(ctx, &request{resource: k.name, form: k.wait}); h != nil {
 			return h.doWithin(ctx, fn)

@@ -151,6 +151,7 @@ func (c *Client) Inspect(ctx context.Context, resource string) (Inspection, erro
 
 // inspect is Inspect, without participants unless they are wanted.
 func (c *Client) inspect(ctx context.Context, resource string, participants bool) (Inspection, error) {
+	c.called(ctx)
 	all := Inspection{Resource: resource, State: StateUnclear}
 	if err := checkResource(resource); err != nil {
 		return all, err

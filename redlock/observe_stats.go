@@ -97,6 +97,7 @@ func (c CallCounts) Total() uint64 {
 // Stats returns the current numbers. It asks no node, and waits only for a
 // mutex.
 func (c *Client) Stats() Stats {
+	c.made()
 	polling, _ := c.group.Polls()
 	return Stats{
 		Attempts:    c.stats.attempts.snapshot(),

@@ -83,6 +83,7 @@ type NodeCounts = multiplex.NodeCounts
 
 // Nodes returns the status of each node, in the order of Config.Nodes.
 func (c *Client) Nodes() []NodeStatus {
+	c.made()
 	var all []NodeStatus
 	for _, s := range c.group.Nodes() {
 		all = append(all, NodeStatus{

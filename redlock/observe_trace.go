@@ -96,6 +96,7 @@ type HoldInfo struct {
 
 // try makes one attempt, and counts and traces it. lock is as attempt wants it.
 func (c *Client) try(ctx context.Context, try int, lock *Lock) error {
+	c.called(ctx)
 	resource, ttl := lock.resource, lock.ttl
 	start := startIf(c.tracer.AttemptDone != nil)
 	err := c.attempt(ctx, lock)

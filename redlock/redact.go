@@ -58,7 +58,12 @@ func (l Lock) MarshalText() ([]byte, error) {
 
 // String shows until when the hold is valid, and neither the resource nor the
 // token.
-func (h *Hold) String() string { return "(hold until " + h.Until().Format("15:04:05.000") + ")" }
+func (h *Hold) String() string {
+	if h == nil || h.client == nil {
+		return "(no hold)"
+	}
+	return "(hold until " + h.Until().Format("15:04:05.000") + ")"
+}
 
 // Format prints String for every verb.
 func (h *Hold) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, h.String()) }
@@ -77,6 +82,9 @@ func (c *holdContext) String() string { return "(context of a hold)" }
 
 // String shows how many nodes the client has.
 func (c *Client) String() string {
+	if c == nil || c.config == nil {
+		return "(no client)"
+	}
 	return "(client of " + strconv.Itoa(len(c.config.Nodes)) + " nodes)"
 }
 

@@ -90,6 +90,7 @@ func (rw RWLock) Write() Locker {
 // with that hold: make a hold of it with Client.Keep, or extend it, and release
 // it before the other.
 func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Lock, error) {
+	rw.client.called(ctx)
 	if !rw.granted(&read, reading) || read.Validity() <= 0 {
 		return Lock{}, named(rw.name, ErrNotHeld)
 	}
@@ -112,6 +113,7 @@ func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Loc
 // they were: ErrNotHeld alone for a lock that is none of this RWLock's writers,
 // and ErrClosed.
 func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (Lock, error) {
+	rw.client.called(ctx)
 	switch {
 	case !rw.granted(&write, writing):
 		return Lock{}, named(rw.name, ErrNotHeld)

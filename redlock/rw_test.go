@@ -579,7 +579,7 @@ func TestHoldsOfReadersAndWriters(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			_, err := a.Read().TryAcquire(t.Context(), time.Second)
 			require.ErrorIs(t, err, ErrHeld)
-			require.ErrorIs(t, b.Read().DoWith(ctx, o, nil), ErrNested)
+			require.ErrorIs(t, b.Read().DoWith(ctx, o, nothing), ErrNested)
 			again := o
 			again.Reentrant = true
 			ran := 0
@@ -592,7 +592,7 @@ func TestHoldsOfReadersAndWriters(t *testing.T) {
 		require.NoError(t, a.Read().DoWith(t.Context(), o, func(ctx context.Context) error {
 			again := o
 			again.Reentrant = true
-			require.ErrorIs(t, a.Write().DoWith(ctx, again, nil), ErrNested, "a reader is no writer")
+			require.ErrorIs(t, a.Write().DoWith(ctx, again, nothing), ErrNested, "a reader is no writer")
 			return a.Read().DoWith(ctx, again, func(context.Context) error { return nil })
 		}))
 		for _, options := range []HoldOptions{{TTL: time.Second, MinHold: time.Second}, {TTL: time.Second, Heal: true}} {

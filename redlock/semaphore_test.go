@@ -288,7 +288,7 @@ func TestHoldsOfPermits(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			_, err := one.TryAcquire(t.Context(), time.Second)
 			require.ErrorIs(t, err, ErrHeld)
-			require.ErrorIs(t, one.DoWith(ctx, o, nil), ErrNested)
+			require.ErrorIs(t, one.DoWith(ctx, o, nothing), ErrNested)
 			require.NoError(t, c.Do(ctx, "one", time.Second, func(context.Context) error { return nil }), "another key")
 			return ctx.Err()
 		}))

@@ -16,6 +16,8 @@ var prefixes = []string{"redlock: ", "multiplex: ", "conn: ", "resp: server erro
 // address.
 func Text(err error) string {
 	switch e := err.(type) {
+	case nil:
+		return "unknown cause" // an error's zero value wraps none
 	case *net.OpError:
 		if e.Err != nil {
 			return Text(e.Err)

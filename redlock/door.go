@@ -1,0 +1,35 @@
+package redlock
+
+import "context"
+
+// Doors. A nil context, and a value that no function of this package has made,
+// are mistakes of a program. They panic at the door, with a sentence that says
+// what is wrong, and not deep inside, where locks may already be held.
+
+// must panics with a text unless ok.
+func must(ok bool, text string) {
+	if !ok {
+		panic("redlock: " + text)
+	}
+}
+
+const (
+	noContext  = "the context is nil"
+	noClient   = "a nil or zero Client: New and Open make one"
+	noElection = "a nil or zero Election: Client.Election makes one"
+	noFunction = "the function is nil"
+	noHold     = "a nil or zero Hold: Client.Hold makes one"
+)
+
+// made is the door of methods that have no context.
+func (c *Client) made() { must(c != nil && c.config != nil, noClient) }
+
+// called is the door of methods that have one.
+func (c *Client) called(ctx context.Context) {
+	c.made()
+	must(ctx != nil, noContext)
+}
+
+func (h *Hold) made() { must(h != nil && h.client != nil, noHold) }
+
+func (e *Election) made() { must(e != nil && e.client != nil, noElection) }

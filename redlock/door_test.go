@@ -1,0 +1,72 @@
+package redlock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// A value that this package did not make, a nil context and a nil function fail
+// at the door: a call returns, or it panics with the package's name. A new type
+// needs a specimen here.
+func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
+	m := newMemory(t, 3)
+	c := m.opened(t, Config{Fenced: true, Owner: "web-1", MaxTTL: time.Second})
+	lock, err := c.TryAcquire(t.Context(), "door", time.Second)
+	require.NoError(t, err)
+	rw := c.RW("door-rw")
+	_, err = rw.Read().TryAcquire(t.Context(), time.Second)
+	require.NoError(t, err)
+	hold, err := c.TryHold(t.Context(), "door-hold", HoldOptions{TTL: time.Second})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, hold.Release(t.Context())) }()
+
+	const prefix = "redlock: "
+	zero := map[string][]any{
+		"Client": {(*Client)(nil), new(Client)}, "Hold": {(*Hold)(nil), new(Hold)}, "Election": {(*Election)(nil), new(Election)},
+		"Lock": {Lock{}, new(Lock)}, "Locker": {Locker{}, new(Locker)}, "RWLock": {RWLock{}, new(RWLock)},
+		"Token": {Token{}}, "Node": {Node{}}, "Config": {Config{}}, "Inspection": {Inspection{}}, "InspectedNode": {InspectedNode{}},
+		"Participant": {Participant{}}, "NodeChange": {NodeChange{}}, "NodeStatus": {NodeStatus{}}, "Stats": {Stats{}},
+		"CallCounts": {CallCounts{}}, "Histogram": {Histogram{}}, "HoldInfo": {HoldInfo{}}, "NodeCounts": {NodeCounts{}},
+		"LockState": {LockState("")}, "NodeState": {NodeState("")}, "Leadership": {Leadership{}}, "NodeAnswer": {NodeAnswer{}},
+		"UndecidedError": {new(UndecidedError)}, "NodeError": {new(NodeError)}, "ResourceError": {new(ResourceError)},
+		"CancelledError": {new(CancelledError)}, "HeldError": {new(HeldError)}, "LostError": {new(LostError)},
+		"InitError": {new(InitError)}, "PreflightError": {new(PreflightError)}, "QuarantineError": {new(QuarantineError)},
+	}
+	for _, name := range redistest.ExportedTypes(t, ".") {
+		switch name {
+		case "Allow", "HoldOptions", "ElectionOptions", "Tracer", "Deployment", "FenceReset", "FenceNode", "TermInfo",
+			"AttemptInfo", "AcquireInfo", "ExtendInfo", "ReleaseInfo":
+			continue // no methods
+		}
+		require.NotEmpty(t, zero[name], "%s needs a specimen", name)
+	}
+	for _, all := range zero {
+		for _, v := range all {
+			redistest.MethodsFailAtTheDoor(t, prefix, v, nil, false)
+			redistest.MethodsFailAtTheDoor(t, prefix, v, t.Context(), false)
+		}
+	}
+	// Of what was made, only a nil context and a nil function are wrong.
+	for _, v := range []any{c, lock, hold, rw, rw.Read(), c.Fair("f"), c.Semaphore("s", 2), c.Election("e", ElectionOptions{})} {
+		redistest.MethodsFailAtTheDoor(t, prefix, v, nil, true)
+		redistest.MethodsFailAtTheDoor(t, prefix, v, t.Context(), true)
+	}
+	var none context.Context
+	config := m.reach(Config{})
+	for name, f := range map[string]func(){
+		"New":         func() { _, _ = New(none, config) },
+		"Open":        func() { _, _ = Open(none) },
+		"Init":        func() { _, _ = Init(none, config) },
+		"ResetFence":  func() { _, _ = ResetFence(none, config, 0) },
+		"FromContext": func() { FromContext(none) },
+	} {
+		require.NotEmpty(t, redistest.FailsAtTheDoor(t, name, prefix, f), "%s must panic", name)
+	}
+}
+
+// nothing is for calls that fail before they run it.
+func nothing(context.Context) error { return nil }
