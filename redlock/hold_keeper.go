@@ -271,7 +271,7 @@ func (k *keeper) fails(h *Hold, now instant) {
 	k.warned = now.at
 	left := h.ends.remaining(k.begun, now)
 	if said := h.said.Load(); said != nil && left > 0 {
-		k.client.notice(slog.LevelWarn, "redlock: hold not renewed, trying again", slog.Duration("left", left), errorAttr(said.err))
+		k.client.notice(slog.LevelWarn, "redlock: hold not renewed, trying again", timeAttr("left", left), errorAttr(said.err))
 	}
 }
 

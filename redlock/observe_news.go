@@ -117,7 +117,7 @@ func (n *news) open() {
 // system does not support it.
 func (c *Client) reportPolling() {
 	if _, err := c.group.Polls(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		c.notice(slog.LevelWarn, "redlock: callers cannot read their replies by themselves", slog.String("error", err.Error()))
+		c.notice(slog.LevelWarn, "redlock: callers cannot read their replies by themselves", errorAttr(err))
 	}
 }
 
