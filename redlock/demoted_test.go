@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 )
 
@@ -41,6 +42,7 @@ func TestADemotionBetweenTwoLooksIsSeen_R23(t *testing.T) {
 			require.NoError(t, err)
 			replicate(other, master)
 			first, second := opened(t, config), opened(t, config)
+			time.Sleep(pure.LookRarely + time.Second) // until looks are rare
 
 			lock, err := first.Acquire(t.Context(), "r", ttl)
 			require.NoError(t, err)
