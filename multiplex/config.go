@@ -104,6 +104,10 @@ type Config struct {
 	// former one had a longer MaxTTL, the group waits for the difference first.
 	// If zero, none.
 	Replace []string
+	// LookBehind makes the group dial each node once more when it is first
+	// connected, at each address of its name, and warn if another server answers
+	// (R22). If zero, only the run ids of later connections are compared.
+	LookBehind bool
 	// Allow overrides checks on servers. If zero, all are made.
 	Allow Allow
 	// Remarks, if not nil, returns further warnings about a server that shook

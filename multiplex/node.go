@@ -54,6 +54,9 @@ type dialer struct {
 	protocol int
 	dialed   time.Duration    // when the last attempt to connect began
 	proofs   [MaxNodes]*proof // that its twins are other servers
+	looked   bool             // for other servers behind its name
+	former   []string         // run ids before that of the last connection
+	divided  bool             // one of them came back
 }
 
 // A standing is the stage of the node's life, and what was reported of it.
@@ -198,6 +201,7 @@ type nodeTrust struct {
 	shared   *fault
 	stale    time.Duration // when shared must be made anew
 	warnings []string
+	other    string // the warning of another server behind the name, or ""
 }
 
 // causeLocked returns why the vote of a node that is up is missing. Rounds

@@ -67,12 +67,36 @@ func (n *node) reportLocked(news News, cause string, why error) {
 	if listener == nil || !n.told.outdated(cause) {
 		return
 	}
+	change := n.changeLocked(news, cause, why)
+	n.told.news, n.told.cause = news, cause
+	listener(change)
+}
+
+// tellWarningsLocked reports new warnings of a node whose state was reported
+// before. Otherwise they come with the report of its state.
+func (n *node) tellWarningsLocked() {
+	listener := n.group.config.OnChange
+	if listener == nil || n.told.news != NewsUp && n.told.news != NewsQuarantined {
+		return
+	}
+	var why error
+	if f := n.causeLocked(n.group.now()); n.told.news == NewsQuarantined && f != nil {
+		why = f.err
+	}
+	change := n.changeLocked(n.told.news, n.told.cause, why)
+	change.Same = true
+	if change.Warnings != nil {
+		listener(change)
+	}
+}
+
+// changeLocked returns the report of a state, with the warnings that are new.
+func (n *node) changeLocked(news News, cause string, why error) Change {
 	change := Change{Node: n.index, Addr: n.addr, News: news, Cause: cause, Err: why, At: time.Now()}
 	if news == NewsUp || news == NewsQuarantined {
 		if all := n.warningsLocked(); !slices.Equal(all, n.told.warnings) {
 			change.Warnings, n.told.warnings = slices.Clone(all), all
 		}
 	}
-	n.told.news, n.told.cause = news, cause
-	listener(change)
+	return change
 }

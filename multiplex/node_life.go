@@ -123,6 +123,9 @@ func (n *node) dial() pure.LifeAction {
 	}
 	n.config.Omit = c.Server().Forbidden
 	apart := n.tellApart(c)
+	if apart == nil && n.returned(n.server.RunID, c.Server().RunID) {
+		apart = severalServers()
+	}
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	if apart != nil {
@@ -133,6 +136,7 @@ func (n *node) dial() pure.LifeAction {
 	}
 	n.idle.learn(n.server.RunID == c.Server().RunID, n.group.config.ProbeAfter, n.group.now())
 	n.conn, n.server = c, *c.Server()
+	n.lookBehindOnce()
 	n.meetLocked(n.group.now())
 	// Without a guess the first votes of a distant node would all be too late
 	// (R6).

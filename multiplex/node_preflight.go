@@ -73,6 +73,9 @@ func (n *node) warningsLocked() []string {
 	if n.group.config.sealed() && n.group.quarantine.deployment.Renamed(n.index) {
 		all = append(all, warnRenamed)
 	}
+	if n.trust.other != "" {
+		all = append(all, n.trust.other)
+	}
 	return all
 }
 

@@ -33,8 +33,8 @@ const (
 	Stopped = pure.Stopped
 )
 
-// A Change reports a node's new state: it came up, it is no longer up, or the
-// cause for that has changed. A node that is dialed again and again in vain is
+// A Change reports a node's new state: it came up, it is no longer up, the cause
+// for that has changed, or there are new warnings about it. A node that is dialed again and again in vain is
 // reported once, with the first cause, and once more each time the class of the
 // cause changes.
 type Change struct {
@@ -52,6 +52,7 @@ type Change struct {
 	// Warnings lists what should be changed about a node that came up all the
 	// same. It is nil if there are none, or the same as before.
 	Warnings []string
+	Same     bool // only Warnings are new
 }
 
 // News is a node's new state.

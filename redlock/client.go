@@ -125,6 +125,7 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 		MaxTTL:      config.MaxTTL,
 		Seal:        c.seal(),
 		Durable:     config.durable(),
+		LookBehind:  true,
 		Allow:       config.Allow.group(),
 		Remarks:     remarks,
 	}, nil

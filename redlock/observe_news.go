@@ -16,8 +16,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// NodeChange is a change of one node: it came up, it is no longer up, or the
-// cause for that has changed. Repeated failures of the same cause are reported
+// NodeChange is a change of one node: it came up, it is no longer up, the cause
+// for that has changed, or there are new warnings about it. Repeated failures of the same cause are reported
 // once.
 type NodeChange struct {
 	Node  int       // index in Config.Nodes
@@ -73,6 +73,7 @@ type item struct {
 	notice  *notice
 	at      time.Time
 	dropped uint64 // events right before it
+	same    bool   // of the change, only the warnings are new
 }
 
 // A notice is an event for the log only.
@@ -101,7 +102,7 @@ func (n *news) onChange() func(multiplex.Change) {
 		n.put(item{at: m.At, change: &NodeChange{
 			Node: m.Node, Addr: m.Addr, State: NodeState(m.News.String()), Cause: m.Cause,
 			Err: m.Err, At: m.At, Warnings: m.Warnings,
-		}})
+		}, same: m.Same})
 	}
 }
 
@@ -261,7 +262,7 @@ func (n *news) tell(it item) {
 	switch {
 	case it.change != nil:
 		it.change.Dropped = it.dropped
-		n.logChange(it.change)
+		n.logChange(it.change, it.same)
 		if n.nodeChanged != nil {
 			n.nodeChanged(*it.change)
 		}
@@ -282,12 +283,15 @@ func (n *news) tell(it item) {
 	}
 }
 
-// logChange writes one record for a change, and one for each warning.
-func (n *news) logChange(c *NodeChange) {
+// logChange writes one record for a change, unless it is the same as before, and
+// one for each warning.
+func (n *news) logChange(c *NodeChange, same bool) {
 	attrs := []slog.Attr{slog.Int("node", c.Node), slog.String("addr", c.Addr), slog.String("state", string(c.State))}
-	if c.State == NodeUp {
+	switch {
+	case same:
+	case c.State == NodeUp:
 		n.log(n.logger, c.At, slog.LevelInfo, "redlock: node is up", attrs...)
-	} else {
+	default:
 		why := append(slices.Clone(attrs), slog.String("cause", c.Cause), errorAttr(c.Err))
 		n.log(n.logger, c.At, slog.LevelWarn, "redlock: node is not up", why...)
 	}
