@@ -136,7 +136,6 @@ func (n *node) dial() pure.LifeAction {
 	}
 	n.idle.learn(n.server.RunID == c.Server().RunID, n.group.config.ProbeAfter, n.group.now())
 	n.conn, n.server = c, *c.Server()
-	n.lookBehindOnce()
 	n.meetLocked(n.group.now())
 	// Without a guess the first votes of a distant node would all be too late
 	// (R6).
@@ -145,6 +144,7 @@ func (n *node) dial() pure.LifeAction {
 		n.guessed = true
 	}
 	n.counters.connects++
+	n.lookBehindOnce()
 	return n.stepLocked(pure.Dialed)
 }
 

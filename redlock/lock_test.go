@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
-	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -242,8 +241,8 @@ func TestScriptsThatANodeLostAreLoadedAgain(t *testing.T) { // R24
 		require.Equal(t, ErrHeld, err)
 		time.Sleep(20 * ms)
 		require.Empty(t, m.nodes[2].Keys())
-		for _, n := range m.nodes {
-			require.Equal(t, 1, n.Connects(), "on the same connection")
+		for _, n := range c.Nodes() {
+			require.Equal(t, 1, n.Connects, "on the same connection")
 		}
 	})
 }
@@ -257,7 +256,9 @@ func TestALockOutlivesItsNodesConnections(t *testing.T) {
 			n.DropConns()
 		}
 		time.Sleep(time.Second)
-		require.Equal(t, 3, len(m.where(func(n *redistest.Node) bool { return n.Connects() == 2 })))
+		for _, n := range c.Nodes() {
+			require.Equal(t, 2, n.Connects)
+		}
 		lock, err := lock.Extend(context.Background(), time.Minute)
 		require.NoError(t, err)
 		require.NoError(t, lock.Release(context.Background()))
