@@ -503,7 +503,10 @@ func TestTextsOfPermitsAndPlaces_R32(t *testing.T) {
 // each asks the nodes a few times: those that are told of one free permit do not
 // all ask.
 func TestMoreCallersThanPermits_R26(t *testing.T) {
-	for _, c := range []struct{ permits, callers, clients int }{{64, 300, 1}, {64, 300, 6}} {
+	for _, c := range []struct {
+		permits, callers, clients int
+		most                      float64 // six clients draw lots: 39 to 51 in 25 runs
+	}{{64, 300, 1, 8}, {64, 300, 6, 60}} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
 				const holds, lasts = 100 * ms, time.Second
@@ -531,7 +534,7 @@ func TestMoreCallersThanPermits_R26(t *testing.T) {
 				each := float64(m.nodes[0].Calls("EVALSHA")) / float64(grants.Load())
 				t.Logf("%d grants of %.0f, %.1f scripts for each", grants.Load(), possible, each)
 				require.Greater(t, float64(grants.Load()), 0.7*possible)
-				require.Less(t, each, 8.0*float64(c.clients))
+				require.Less(t, each, c.most)
 			})
 		})
 	}
