@@ -223,6 +223,31 @@ var redissonPorts = map[string]func(p *port){
 		require.NoError(p, lock.Release(p.Context()))
 		require.Equal(p, []int{0, 1, 2}, []int{<-order, <-order, <-order})
 	},
+	"`getFairLock(name)` with a `threadWaitTime`": func(p *port) {
+		lock := p.ok(p.other.Fair("r").TryAcquire(p.Context(), time.Minute))
+		patient := p.with(redlock.Config{FairLease: 10 * time.Second})
+		got := make(chan error, 1)
+		go func() {
+			_, err := patient.Fair("r").Acquire(p.Context(), time.Minute)
+			got <- err
+		}()
+		eventually(p.T, "it is in the queue", func() bool {
+			found, err := p.mine.Inspect(p.Context(), "r")
+			return err == nil && len(found.Queue) == 1 && len(found.Queue[0].Nodes) == 3
+		})
+		require.NoError(p, lock.Release(p.Context()))
+		require.NoError(p, <-got)
+	},
+	"`getMultiLock` over locks of different kinds": nil,
+	"a lock that is held already, to be renewed by a watchdog": func(p *port) {
+		h, err := p.mine.Keep(p.Context(), p.ok(p.mine.RW("r").Write().TryAcquire(p.Context(), time.Second)), redlock.HoldOptions{})
+		require.NoError(p, err)
+		time.Sleep(2 * time.Second)
+		p.held(p.other.TryAcquire(p.Context(), "r", time.Minute))
+		lock, err := h.Detach()
+		require.NoError(p, err)
+		require.NoError(p, lock.Release(p.Context()))
+	},
 	"`getPermitExpirableSemaphore`, `trySetPermits`": func(p *port) {
 		p.ok(p.mine.Semaphore("r", 2).Acquire(p.Context(), time.Minute))
 		p.ok(p.other.Semaphore("r", 2).TryAcquire(p.Context(), time.Minute))
@@ -242,6 +267,8 @@ var redissonPorts = map[string]func(p *port){
 		again := p.ok(longer.Extend(p.Context(), time.Minute))
 		require.Greater(p, again.Validity(), time.Minute, "it never shortens")
 	},
+	"its `release(id)` and `updateLeaseTime(id, …)` in another process than `acquire`": nil,
+	"its `acquire(3)`, several permits in one step":                                    nil,
 	"its `availablePermits()`": func(p *port) {
 		p.ok(p.mine.Semaphore("r", 3).Acquire(p.Context(), time.Minute))
 		eventually(p.T, "two of three free", func() bool {
