@@ -72,8 +72,8 @@ func (c Class) String() string {
 	return "ERR"
 }
 
-// Passing reports whether the class is BUSY, LOADING or MASTERDOWN, or that of a
-// proxy without a server: the node cannot answer at the moment. That says
+// Passing reports whether the class is BUSY, LOADING or MASTERDOWN, or that of
+// a proxy without a server: the node cannot answer at the moment. That says
 // nothing about whether it knows the command or the user may run it. Outlook
 // knows more classes that may pass.
 func (c Class) Passing() bool {
@@ -145,7 +145,8 @@ var unavailable = [][]byte{
 	[]byte("temporar"), []byte("unavailable"), []byte("ot ready"),
 }
 
-// prefixed reports whether the first word of an error is a prefix, as NOPERM is.
+// prefixed reports whether the first word of an error is a prefix, as NOPERM
+// is.
 func prefixed(word []byte) bool {
 	return len(word) > 0 && word[0] >= 'A' && word[0] <= 'Z' && bytes.Equal(word, bytes.ToUpper(word))
 }

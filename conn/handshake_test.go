@@ -136,8 +136,8 @@ func TestHandshakeServerRESP2(t *testing.T) {
 	})
 }
 
-// A node that answers HELLO 3 by an array, or with another version of RESP, goes
-// on in RESP2, over the same connection (R21).
+// A node that answers HELLO 3 by an array, or with another version of RESP,
+// goes on in RESP2, over the same connection (R21).
 func TestHelloAnsweredInRESP2_R21(t *testing.T) {
 	for name, hello := range map[string]string{
 		"kvrocks":    "*6\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:7\r\n",

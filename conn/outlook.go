@@ -127,8 +127,8 @@ func IsTLS(err error) bool {
 	return errors.As(err, &secure) || errors.As(err, &files) || errors.As(err, &certificate) || isAlert(err)
 }
 
-// isAlert reports whether err has an alert of TLS that one side sent. crypto/tls
-// has no type for it.
+// isAlert reports whether err has an alert of TLS that one side sent.
+// crypto/tls has no type for it.
 func isAlert(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error")

@@ -26,10 +26,10 @@ var (
 // pingPatience bounds each further connection to a peer that closed the first.
 const pingPatience = time.Second
 
-// lookAgain returns a better error than ErrUnanswered, if there is one: the peer
-// ended the connection without a word, and further connections may show why. No
-// secret is sent there. Without a better error, the peer may be a proxy that has
-// no server at the moment.
+// lookAgain returns a better error than ErrUnanswered, if there is one: the
+// peer ended the connection without a word, and further connections may show
+// why. No secret is sent there. Without a better error, the peer may be a proxy
+// that has no server at the moment.
 func (cfg *Config) lookAgain(ctx context.Context, err error) error {
 	if !errors.Is(err, ErrUnanswered) || errors.Is(err, errPlaintext) || isAlert(err) || ctx.Err() != nil {
 		return err
@@ -84,7 +84,8 @@ func (cfg *Config) speaksTLS(ctx context.Context) bool {
 		return false
 	}
 	l := &listening{Conn: nc}
-	t := tls.Client(l, &tls.Config{InsecureSkipVerify: true}) // only the first bytes matter
+	// Only the first bytes matter.
+	t := tls.Client(l, &tls.Config{InsecureSkipVerify: true})
 	_ = t.HandshakeContext(ctx)
 	_ = nc.Close()
 	return speaks(l.first) == speaksTLS

@@ -68,8 +68,8 @@ func (s *Server) helloReader(required bool) func(v resp.Value) error {
 	}
 }
 
-// readHello reads the keys and values that answer HELLO, and returns the version
-// of RESP among them. A map without it is RESP3.
+// readHello reads the keys and values that answer HELLO, and returns the
+// version of RESP among them. A map without it is RESP3.
 func (s *Server) readHello(v resp.Value) (proto int64, err error) {
 	if t := v.Type(); v.IsNull() || t != resp.Map && (t != resp.Array || v.Len() == 0 || v.Len()%2 != 0) {
 		return 0, wrongType(v)

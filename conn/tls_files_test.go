@@ -31,9 +31,9 @@ func (m *mutual) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return ours, nil
 }
 
-// Certificates are replaced while the program runs: each Dial reads the files of
-// the URL again, the authority's and this client's. They outrank what another
-// tls.Config says, and that stays as it is, since other nodes share it.
+// Certificates are replaced while the program runs: each Dial reads the files
+// of the URL again, the authority's and this client's. They outrank what
+// another tls.Config says, and that stays as it is, since other nodes share it.
 func TestDialReadsTheFilesOfTheURLAgain(t *testing.T) {
 	dir := t.TempDir()
 	write := func(c *certificates) {

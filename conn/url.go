@@ -80,9 +80,9 @@ type TLSFiles struct {
 // The parameters are db, client_name, protocol, dial_timeout, keepalive and
 // tcp_user_timeout (the last two may be "off"), and with TLS tls_server_name,
 // tls_skip_verify, tls_ca_file, tls_cert_file and tls_key_file. The files must
-// be there, and are read again by each Dial. An unknown or repeated parameter is
-// an error. Errors show no part of the URL that may belong to a password that
-// was not percent-encoded.
+// be there, and are read again by each Dial. An unknown or repeated parameter
+// is an error. Errors show no part of the URL that may belong to a password
+// that was not percent-encoded.
 func ParseURL(raw string) (Endpoint, error) {
 	e, err := parseURL(raw)
 	if err != nil {
@@ -403,8 +403,8 @@ func setClientName(e *Endpoint, value string) error {
 // answer to CLIENT LIST.
 const longestName = 256
 
-// checkClientName applies the servers' own rule, and a bound. Otherwise the node
-// would refuse HELLO, which holds the name, without saying why.
+// checkClientName applies the servers' own rule, and a bound. Otherwise the
+// node would refuse HELLO, which holds the name, without saying why.
 func checkClientName(name string) error {
 	if len(name) > longestName {
 		return fmt.Errorf("the client name has %d bytes, more than %d", len(name), longestName)
@@ -472,8 +472,8 @@ func setFile(file *string, path string) error {
 	return notEmpty(path)
 }
 
-// read puts what the files hold into a configuration of TLS, which may be nil if
-// there are no files.
+// read puts what the files hold into a configuration of TLS, which may be nil
+// if there are no files.
 func (f TLSFiles) read(config *tls.Config) error {
 	if f.CA != "" {
 		pem, err := os.ReadFile(f.CA)

@@ -13,8 +13,8 @@ import (
 const failoverTakes = 30 * time.Second
 
 // Lasting reports whether the node's vote is missing for a cause that waiting
-// cannot remove (R31). A list names what may pass by itself, in package conn for
-// what a node says or does, and here for what this group knows of it; every
+// cannot remove (R31). A list names what may pass by itself, in package conn
+// for what a node says or does, and here for what this group knows of it; every
 // other cause is lasting.
 //
 // Only an attempt that began at the given time or later shows that. An earlier

@@ -273,8 +273,9 @@ func (w *watcher) set(at, now, slack time.Duration) {
 	w.timer.Reset(max(pure.Soon, at-now) + min(slack, max(0, time.Duration(w.ends.Load())-at)))
 }
 
-// heedLocked makes the watch notice the deadline of a context in time, and returns
-// it, or pure.Never. A context that ends otherwise is noticed at the next pass.
+// heedLocked makes the watch notice the deadline of a context in time, and
+// returns it, or pure.Never. A context that ends otherwise is noticed at the
+// next pass.
 func (g *Group) heedLocked(ctx context.Context) time.Duration {
 	if ctx == nil {
 		return pure.Never

@@ -164,9 +164,9 @@ func TestEvictionIsWarnedOf_R22(t *testing.T) {
 	})
 }
 
-// A replica is a passing cause only where the node was up before, and only for as
-// long as a failover may take. An attempt from before the call, and the end of a
-// connection that had joined, prove nothing (R31).
+// A replica is a passing cause only where the node was up before, and only for
+// as long as a failover may take. An attempt from before the call, and the end
+// of a connection that had joined, prove nothing (R31).
 func TestWhichCausesLast_R31(t *testing.T) {
 	replica := &downError{(&Allow{}).check(&conn.Server{Role: "replica"})}
 	sentinel := &downError{(&Allow{}).check(&conn.Server{Mode: "sentinel"})}

@@ -149,8 +149,8 @@ func (n *node) floorLost() *fault {
 
 // disbelieve takes in that a node refused a claim for a reason that cannot be
 // true (R33). It returns the cause of the vote that failed for that. If the
-// claim has a number, the node's record and clock are read again soon: it may be
-// this client that is wrong.
+// claim has a number, the node's record and clock are read again soon: it may
+// be this client that is wrong.
 func (n *node) disbelieve(r *round) *fault {
 	if !r.numbered() {
 		return placeBeyond

@@ -156,7 +156,8 @@ func (n *node) dialFailed(err error) pure.LifeAction {
 	if n.config.Endpoint.Protocol == 0 && conn.ErrorClass(err) != conn.ClassNone || errors.Is(err, conn.ErrUnanswered) {
 		n.life = n.life.Charge()
 	}
-	n.config.Endpoint.Protocol, n.config.Omit = n.protocol, nil // the next may be another server
+	// The next may be another server.
+	n.config.Endpoint.Protocol, n.config.Omit = n.protocol, nil
 	switch conn.ErrorClass(err) {
 	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
 		return n.stepLocked(pure.DialBarred)

@@ -95,8 +95,8 @@ func TestRefusedReleaseIsRetried(t *testing.T) {
 }
 
 // A node of a cluster that has given a slot away does not hold its keys any
-// more: a release to it ends, and so does a debt. The node's status and the news
-// say what happened, once (R8, R31).
+// more: a release to it ends, and so does a debt. The node's status and the
+// news say what happened, once (R8, R31).
 func TestReleaseToASlotThatMovedEnds_R8_R31(t *testing.T) {
 	for _, answer := range []string{"-MOVED 866 10.0.0.9:7001", "-ASK 866 10.0.0.9:7001"} {
 		t.Run(answer[:4], func(t *testing.T) {

@@ -23,8 +23,8 @@ type refusal struct {
 // longestSaid is how much of an error reply is compared.
 const longestSaid = 200
 
-// refusalOf returns the cause for an error reply to a round: a RefusalError, and
-// what the node said (R31).
+// refusalOf returns the cause for an error reply to a round: a RefusalError,
+// and what the node said (R31).
 func (n *node) refusalOf(v resp.Value) *fault {
 	f := &n.refusal
 	said := v.Bytes()[:min(len(v.Bytes()), longestSaid)]

@@ -38,7 +38,7 @@ func (g *Group) watch() {
 func (g *Group) wakeWatchLocked(r *round) {
 	left := pure.VoteTimeout(g.config.VoteTimeout, r.ttl, 0) - r.waited()
 	at := r.at + max(tickLeast, min(tickMost, left))
-	if ends := g.heedLocked(r.ctx); ends > r.at { // a release may be sent after that
+	if ends := g.heedLocked(r.ctx); ends > r.at { // a release may follow
 		at = min(at, ends)
 	}
 	g.wakeWatchAtLocked(at)

@@ -12,10 +12,10 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// A master that was a replica for a moment has forgotten locks. A client that is
-// connected and idle does not count its grants even if no look falls into that
-// moment: the server says that it has emptied its keys before it replies to
-// anything later.
+// A master that was a replica for a moment has forgotten locks. A client that
+// is connected and idle does not count its grants even if no look falls into
+// that moment: the server says that it has emptied its keys before it replies
+// to anything later.
 func TestADemotionBetweenTwoLooksIsSeen_R23(t *testing.T) {
 	for name, stay := range map[string]time.Duration{"promoted at once": 0, "a moment later": 300 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {

@@ -23,11 +23,11 @@ import (
 // which they came, in all processes: a caller that a quorum of nodes has let
 // into the queue gets the lock before each that asks later. A caller leaves the
 // queue when its context ends; one that has died loses its place when its lease
-// ends (Config.FairLease), half a second later, and stops the others until then.
-// So does one that reaches no quorum for that time: others overtake it, though
-// its place was confirmed. One that has always been too far from a quorum for
-// its TTL goes to the end of the queue each time. TryAcquire and TryHold get the lock only if no caller waits,
-// and take no place.
+// ends (Config.FairLease), half a second later, and stops the others until
+// then. So does one that reaches no quorum for that time: others overtake it,
+// though its place was confirmed. One that has always been too far from a
+// quorum for its TTL goes to the end of the queue each time. TryAcquire and
+// TryHold get the lock only if no caller waits, and take no place.
 //
 // While it waits, each caller asks the nodes several times a second, and when
 // the one before it has gone. HeldError.Place says where it stands: the last
@@ -161,7 +161,7 @@ func (c *Client) redraw(t *turn, late int64, spent time.Duration) {
 // queuePlaces are what the nodes said of a caller's place.
 type queuePlaces struct {
 	standings [multiplex.MaxNodes]standing // by node
-	lates     [multiplex.MaxNodes]int64    // later tickets that were let in, by node
+	lates     [multiplex.MaxNodes]int64    // later tickets that it let in
 	admitted  multiplex.Set
 }
 

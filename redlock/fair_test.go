@@ -652,7 +652,8 @@ func TestNoNodeTakesAPlace_R32(t *testing.T) {
 }
 
 // Of an even number of nodes, fewer than a quorum can refuse the lock. A caller
-// still hears a quorum of them, so it knows of its place from its first attempt.
+// still hears a quorum of them, so it knows of its place from its first
+// attempt.
 func TestPlaceOfAnEvenNumberOfNodes_R33(t *testing.T) {
 	for _, nodes := range []int{2, 4} {
 		simulated(t, nodes, func(t *testing.T, m *memory) {
@@ -780,9 +781,9 @@ func TestANodeThatLiesAboutTickets_R33(t *testing.T) {
 	}
 }
 
-// What so many nodes say that one of them is in each quorum is believed, however
-// wrong the caller's clock is; what one says alone, as far as clocks may be
-// apart (R33).
+// What so many nodes say that one of them is in each quorum is believed,
+// however wrong the caller's clock is; what one says alone, as far as clocks
+// may be apart (R33).
 func TestLateTicketsThatAreBelieved_R33(t *testing.T) {
 	now := time.Now()
 	far, near := now.Add(48*time.Hour).UnixMicro(), now.Add(ticketBelief).UnixMicro()
@@ -807,6 +808,25 @@ func TestLateTicketsThatAreBelieved_R33(t *testing.T) {
 		by, late := p.passed(len(c.lates), now)
 		require.Equal(t, c.by, by, name)
 		require.Equal(t, c.late, late, name)
+	}
+}
+
+// A ticket that is none, or above which there are too few, is no answer. All
+// others are refusals, whether or not they are believed.
+func TestWhatTicketsAreAnswers_R33(t *testing.T) {
+	for text, want := range map[string]multiplex.Vote{
+		"3 1":                                    multiplex.Refused,
+		fmt.Sprint("3 ", int64(pure.MostNumber)): multiplex.Refused,
+		fmt.Sprint("3 ", int64(pure.MostNumber)+1): multiplex.Beyond,
+		fmt.Sprint("3 ", int64(pure.LastNumber)):   multiplex.Beyond,
+		"3 9223372036854775808":                    multiplex.Beyond,
+		"3 0":                                      multiplex.Beyond,
+		"3 -1":                                     multiplex.Beyond,
+		"3 x":                                      multiplex.Beyond,
+		"3 ":                                       multiplex.Beyond,
+		fmt.Sprint("1 ", int64(pure.LastNumber)):   multiplex.Refused, // no ticket
+	} {
+		require.Equal(t, want, judgeFair(parsed(t, string(resp.AppendBulkString(nil, text)))), text)
 	}
 }
 

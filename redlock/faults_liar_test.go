@@ -18,8 +18,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// besideALiar opens a deployment of two real servers and a node in memory, which
-// afterwards answers a script with a lie.
+// besideALiar opens a deployment of two real servers and a node in memory,
+// which afterwards answers a script with a lie.
 func (f *fleet) besideALiar(script string, lie func() []byte) redlock.Config {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

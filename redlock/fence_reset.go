@@ -46,14 +46,14 @@ type FenceNode struct {
 //
 // One node alone is not believed to remember a number that is more than a day
 // ahead of the clocks: its record is replaced, and FenceNode.Beyond says so. If
-// the clocks were set back by more than a day, that number was right: pass it as
-// least.
+// the clocks were set back by more than a day, that number was right: pass it
+// as least.
 //
 // ResetFence needs all nodes, each of them up, of this deployment, and out of
 // quarantine: otherwise it changes nothing, and the error is ErrNoQuorum, with
 // the cause for each node. least must leave numbers above it (ErrConfig). If it
-// fails while it writes, some nodes have the new floor, which does no harm: call
-// it again. It lowers no floor but that of a record which it replaces. ctx
+// fails while it writes, some nodes have the new floor, which does no harm:
+// call it again. It lowers no floor but that of a record which it replaces. ctx
 // bounds the call. Nothing is left running when it returns.
 func ResetFence(ctx context.Context, config Config, least uint64) (FenceReset, error) {
 	switch {

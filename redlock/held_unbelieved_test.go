@@ -31,9 +31,9 @@ func TestOwnerThatIsNotPrintable_R33(t *testing.T) {
 	})
 }
 
-// What one lying node can do, as SECURITY.md says: if it votes for every client,
-// and two clients each reach only half of the honest ones, both hold the lock.
-// That it can do no more is what the other tests of R33 show.
+// What one lying node can do, as SECURITY.md says: if it votes for every
+// client, and two clients each reach only half of the honest ones, both hold
+// the lock. That it can do no more is what the other tests of R33 show.
 func TestOneNodeThatVotesForEveryClient_R33(t *testing.T) {
 	for _, nodes := range []int{3, 5} {
 		simulated(t, nodes, func(t *testing.T, m *memory) {

@@ -30,8 +30,9 @@ func (h *Hold) answers(key any) bool {
 }
 
 // outer returns the innermost context of a hold of this client that ctx is or
-// derives from, or nil. A nil client stands for any. Those around it are found in its own Context. The same
-// hold may come twice, if a function has entered it under another hold.
+// derives from, or nil. A nil client stands for any. Those around it are found
+// in its own Context. The same hold may come twice, if a function has entered
+// it under another hold.
 func (c *Client) outer(ctx context.Context) *holdContext {
 	in, _ := ctx.Value(holdKey{c}).(*holdContext)
 	return in

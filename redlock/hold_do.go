@@ -90,9 +90,10 @@ func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
 }
 
 // ended returns a function's error, before run's end is called. If that says
-// only that the context of its run had ended, a lock that was lost must not look
-// like a request that was cancelled: the result is nil if the hold ended it,
-// whose reason is reported, and the reason of an outer hold if that ended ctx.
+// only that the context of its run had ended, a lock that was lost must not
+// look like a request that was cancelled: the result is nil if the hold ended
+// it, whose reason is reported, and the reason of an outer hold if that ended
+// ctx.
 func ended(own error, run, ctx context.Context) error {
 	if own == nil || own != run.Err() {
 		return own

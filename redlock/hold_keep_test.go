@@ -68,8 +68,8 @@ func TestALockOfAnyKindBecomesAHold_R10_R13(t *testing.T) {
 	}
 }
 
-// The validity of a kept lock is never longer than the lives of its keys, though
-// the hold asks for a longer TTL than the lock had.
+// The validity of a kept lock is never longer than the lives of its keys,
+// though the hold asks for a longer TTL than the lock had.
 func TestAKeptLockIsRenewedForItsWholeTTL_R4_R10(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})

@@ -159,7 +159,8 @@ func TestARenewalThatFailsIsReportedInTime_R13_R31(t *testing.T) {
 	})
 }
 
-// A failure is reported again after all locks were lost: none was renewed since.
+// A failure is reported again after all locks were lost: none was renewed
+// since.
 func TestARenewalThatFailsAfterALossIsReported_R13_R31(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		var log strings.Builder

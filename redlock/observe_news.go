@@ -357,8 +357,9 @@ func withPlainWords(err error, text string) string {
 	return text
 }
 
-// plainWords replaces each word of a server's error that may be a key, a token or an
-// address: one that has more than letters, but for the punctuation around it.
+// plainWords replaces each word of a server's error that may be a key, a token
+// or an address: one that has more than letters, but for the punctuation around
+// it.
 func plainWords(message string) string {
 	words := strings.Split(message, " ")
 	for i, word := range words {

@@ -244,8 +244,8 @@ func realClient(t *testing.T, servers []*redistest.Server, portable bool) *Clien
 	return c
 }
 
-// Holds, losses and waits are counted, and outcomes have one vocabulary: that of
-// the JSON form.
+// Holds, losses and waits are counted, and outcomes have one vocabulary: that
+// of the JSON form.
 func TestStatsOfHoldsLossesAndWaits_R12(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})

@@ -45,9 +45,9 @@ const MaxPermits = 1024
 //
 // Callers that wait are told by the nodes when a permit is given back, and some
 // of them try to get it: they are not served in turn. A permit whose holder has
-// died is found within a second and a half of the end of its TTL. With two or more permits, a
-// caller may hold several, and nothing keeps callers from waiting for each
-// other.
+// died is found within a second and a half of the end of its TTL. With two or
+// more permits, a caller may hold several, and nothing keeps callers from
+// waiting for each other.
 //
 // Calls return ErrResource if the name cannot be locked, or for another number
 // of permits. Those have the keys name#0, name#1 and so on, which exclude plain

@@ -36,8 +36,8 @@ func (g *gate) wait(n int) {
 }
 
 // enter waits for a slot; leave gives it back. It returns false if the caller,
-// which was told of a free permit before, need not ask. An error is that of ctx,
-// or ErrClosed if done is closed.
+// which was told of a free permit before, need not ask. An error is that of
+// ctx, or ErrClosed if done is closed.
 func (g *gate) enter(ctx context.Context, done <-chan struct{}) (asks bool, err error) {
 	told := time.Since(g.begun)
 	select {
@@ -54,8 +54,8 @@ func (g *gate) enter(ctx context.Context, done <-chan struct{}) (asks bool, err 
 
 func (g *gate) leave() { <-g.slots }
 
-// noneFree records that an attempt which began at the given time found no permit
-// free.
+// noneFree records that an attempt which began at the given time found no
+// permit free.
 func (g *gate) noneFree(begun time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

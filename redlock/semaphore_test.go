@@ -500,8 +500,8 @@ func TestTextsOfPermitsAndPlaces_R32(t *testing.T) {
 }
 
 // More callers than permits get them about as fast as they are given back, and
-// each asks the nodes a few times: those that are told of one free permit do not
-// all ask.
+// each asks the nodes a few times: those that are told of one free permit do
+// not all ask.
 func TestMoreCallersThanPermits_R26(t *testing.T) {
 	for _, c := range []struct {
 		permits, callers, clients int

@@ -201,8 +201,8 @@ func failover(nodes []*redistest.Node) (over func()) {
 	}
 }
 
-// During a failover a master's address leads to a replica for a while. That ends
-// no wait of a client that has known the master, neither while it stays
+// During a failover a master's address leads to a replica for a while. That
+// ends no wait of a client that has known the master, neither while it stays
 // connected nor when it comes back. If it lasts, it was no failover (R31).
 func TestAFailoverDoesNotEndAWait_R31(t *testing.T) {
 	for name, reconnects := range map[string]bool{"connected": false, "reconnected": true} {

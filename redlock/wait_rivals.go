@@ -191,7 +191,7 @@ func (c *Client) givingWay(period time.Duration) time.Duration {
 // The head owns it, and it passes to the next head with the turn.
 type contests struct {
 	begun  bool          // the following are set
-	again  bool          // this client had the lock a moment ago, and had waited for it
+	again  bool          // this client had just had the lock, after a wait
 	wary   int           // see pure.DrawsLot
 	period time.Duration // from one to the next; 0 if it is not known
 	lost   int           // since this client had the lock

@@ -336,8 +336,8 @@ func TestTheHeadLeavesDuringTheHandover(t *testing.T) {
 }
 
 // After FLUSHALL, or a manual DEL, the lock is free, if not for a good reason.
-// Each is tried with a key of its own: a client that comes again draws a lot now
-// and then.
+// Each is tried with a key of its own: a client that comes again draws a lot
+// now and then.
 func TestKeysThatVanishAreNoticed(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})

@@ -17,7 +17,9 @@ import (
 // A Deployment is a set of independent nodes and the way to reach them. Its
 // methods are safe for concurrent use.
 type Deployment struct {
-	settings *settings // behind a pointer, which even the verb %w does not follow (R27)
+	// settings stand behind a pointer, which even the verb %w does not follow
+	// (R27).
+	settings *settings
 	nodes    []*Node
 	// dial is Config's NetDial. It is nil for real servers.
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)

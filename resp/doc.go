@@ -18,7 +18,7 @@
 // for. Nothing in it blocks, except that Fill waits for its source. It imports
 // the standard library only.
 //
-// R1 to R32 in these comments are the rules of docs/rules.md
+// R1 to R33 in these comments are the rules of docs/rules.md
 // (https://github.com/redmux/redmux/blob/main/docs/rules.md).
 //
 // # Who owns what

@@ -299,7 +299,8 @@ func isInteger[S ~string | ~[]byte](b S) bool {
 // isDouble reports whether b is a double:
 // [+|-] digits [. digits] [e|E [+|-] digits], inf, -inf or what isNaN accepts.
 func isDouble(b []byte) bool {
-	if string(b) == "inf" || string(b) == "-inf" || isNaN(b) { // the specification has no "+inf"
+	// The specification has no "+inf".
+	if string(b) == "inf" || string(b) == "-inf" || isNaN(b) {
 		return true
 	}
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
@@ -322,8 +323,8 @@ func isDouble(b []byte) bool {
 	return len(b) == 0
 }
 
-// isNaN reports whether b is nan as C's printf writes it: [+|-] nan, in any case,
-// and what is within ( ) behind it. The specification has only "nan", but
+// isNaN reports whether b is nan as C's printf writes it: [+|-] nan, in any
+// case, and what is within ( ) behind it. The specification has only "nan", but
 // redis-server 7.0 sends what printf writes, which is "-nan" for 0/0 on x86.
 func isNaN(b []byte) bool {
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {

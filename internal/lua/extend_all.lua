@@ -14,7 +14,8 @@ end
 for i = 1, #KEYS do
   local rest = redis.call('PTTL', KEYS[i])
   if rest == -1 then
-    redis.call('PEXPIRE', KEYS[i], math.max(ARGV[2], 86400000)) -- see extend.lua
+    -- See extend.lua.
+    redis.call('PEXPIRE', KEYS[i], math.max(ARGV[2], 86400000))
   elseif rest < tonumber(ARGV[2]) then
     redis.call('PEXPIRE', KEYS[i], ARGV[2])
   end

@@ -15,7 +15,8 @@ for i = 1, #KEYS do
   if values[i] == ARGV[2 * i - 1] then
     local rest = redis.call('PTTL', KEYS[i])
     if rest == -1 then
-      redis.call('PEXPIRE', KEYS[i], math.max(ARGV[2 * i], 86400000)) -- see extend.lua
+      -- See extend.lua.
+      redis.call('PEXPIRE', KEYS[i], math.max(ARGV[2 * i], 86400000))
     elseif rest < tonumber(ARGV[2 * i]) then
       redis.call('PEXPIRE', KEYS[i], ARGV[2 * i])
     end

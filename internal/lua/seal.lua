@@ -12,12 +12,11 @@
 --   adopt seal ids db  does the same, and also writes it on a free node
 --   undo            removes the identity's opening
 -- A master belongs to a deployment with one of its databases. So propose and
--- adopt, which are given their own number, return a text with the number and the
--- identity if another database has a seal or an opening under the same keys.
--- Where SELECT is not allowed, that is unknown.
--- A value of another form stays as it is: it is not ours. A seal is never
--- lowered: the larger MaxTTL stays, and for the same process the longer time
--- watched.
+-- adopt, which are given their own number, return a text with the number and
+-- the identity if another database has a seal or an opening under the same
+-- keys. Where SELECT is not allowed, that is unknown. A value of another form
+-- stays as it is: it is not ours. A seal is never lowered: the larger MaxTTL
+-- stays, and for the same process the longer time watched.
 local values = {}
 for i = 1, 2 do
   local value = redis.pcall('GET', KEYS[i])

@@ -8,9 +8,9 @@ import (
 
 // Belief is how far a number may be ahead of the nodes' clocks that one node
 // alone says to have granted (R33). A reset puts numbers FenceLead ahead of
-// them, and a node grants what is up to twice that ahead of its own. So a number
-// that is believed makes none that most nodes refuse, if their clocks are less
-// than half a minute apart.
+// them, and a node grants what is up to twice that ahead of its own. So a
+// number that is believed makes none that most nodes refuse, if their clocks
+// are less than half a minute apart.
 const (
 	FenceLead = time.Minute
 	Belief    = FenceLead + FenceLead/2

@@ -78,8 +78,8 @@ func TestFloors_F3(t *testing.T) {
 	}
 }
 
-// What one node remembers beyond what the clocks account for is no answer: it is
-// not sealed, no other learns from it, and it gets no floor. What a quorum
+// What one node remembers beyond what the clocks account for is no answer: it
+// is not sealed, no other learns from it, and it gets no floor. What a quorum
 // remembers is one, wherever the clocks are (R33).
 func TestFloorsDoNotBelieveOneNode_R33(t *testing.T) {
 	now := time.Now().UnixMicro()

@@ -22,8 +22,8 @@ func runOf(process string) string {
 }
 
 // rewritten reports whether two processes are one run of a server with two
-// histories: what it had in the earlier one may be gone. It takes a name without
-// a history, as in seals of older forms, for no proof of that.
+// histories: what it had in the earlier one may be gone. It takes a name
+// without a history, as in seals of older forms, for no proof of that.
 func rewritten(earlier, process string) bool {
 	return earlier != process && runOf(earlier) == runOf(process) && strings.Contains(earlier, ":") && strings.Contains(process, ":")
 }

@@ -11,8 +11,8 @@ import (
 // "redlock-fence 1 run_id=… floor=… period=20417 cur=… prev=…".
 type Record struct {
 	// Run is the name of the process that the floor was given to, "-" if its
-	// run id may not be asked. Floor is the least that a missing number counts as, and
-	// NoFloor if the node was given none.
+	// run id may not be asked. Floor is the least that a missing number counts as,
+	// and NoFloor if the node was given none.
 	Run   string
 	Floor int64
 	// Cur is not lower than any number granted in Period, and Prev than any of

@@ -15,9 +15,9 @@ import (
 // There are two proofs that no valid lock was forgotten. One is to have watched
 // the same process, known by its name (see ProcessName), for longer than any
 // lock lives; a reconnect that shows the same name does not interrupt that. The
-// other is a seal, which says how long another client has watched it. The uptime that a
-// server reports is a proof only at a debut (Began), when no node of the set
-// has a seal.
+// other is a seal, which says how long another client has watched it. The
+// uptime that a server reports is a proof only at a debut (Began), when no node
+// of the set has a seal.
 //
 // A node that forgot nothing may still not know a valid lock: that of another
 // deployment, to which some node of the set belonged until it came back empty.

@@ -24,6 +24,7 @@ type composeFile struct {
 		Command     []string          `yaml:"command"`
 		Environment map[string]string `yaml:"environment"`
 		DependsOn   []string          `yaml:"depends_on"`
+		NetworkMode string            `yaml:"network_mode"`
 		Profiles    []string          `yaml:"profiles"`
 		Restart     string            `yaml:"restart"`
 		Ports       []string          `yaml:"ports"`

@@ -11,13 +11,14 @@ import (
 	"strings"
 )
 
-// rootOf returns the root of the tree that the command runs in.
+// rootOf returns the folder of the library's module, whether or not git knows
+// the tree.
 func rootOf(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel").Output()
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/redmux/redmux").Output()
 	if err != nil {
-		return "", fmt.Errorf("not within a git tree: %w", err)
+		return "", fmt.Errorf("not within the module: go list: %w", err)
 	}
-	return strings.TrimRight(string(out), "\n"), nil
+	return strings.TrimRight(string(out), "\r\n"), nil
 }
 
 // filesOf lists the files of the tree: those that git tracks, and those that
