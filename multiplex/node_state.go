@@ -33,10 +33,10 @@ const (
 	Stopped = pure.Stopped
 )
 
-// A Change reports a node's new state: it came up, it is no longer up, the cause
-// for that has changed, or there are new warnings about it. A node that is dialed again and again in vain is
-// reported once, with the first cause, and once more each time the class of the
-// cause changes.
+// A Change reports a node's new state: it came up, it is no longer up, the
+// cause for that has changed, or there are new warnings about it. A node that
+// is dialed again and again in vain is reported once, with the first cause, and
+// once more each time the class of the cause changes.
 type Change struct {
 	Node int    // index of the node in the configuration
 	Addr string // without credentials

@@ -12,10 +12,9 @@ import (
 )
 
 // A Client acquires and releases the locks of one deployment. New and Open make
-// one; methods of a nil or zero *Client panic, and so do those of any with a nil
-// context. All methods may be called from
-// any goroutine. A Client has one connection to each node and is meant to be
-// kept.
+// one; methods of a nil or zero *Client panic, and so do those of any with a
+// nil context. All methods may be called from any goroutine. A Client has one
+// connection to each node and is meant to be kept.
 type Client struct {
 	config   *Config // by a pointer, as secrets are: see veiled
 	group    *multiplex.Group

@@ -17,8 +17,8 @@ import (
 )
 
 // NodeChange is a change of one node: it came up, it is no longer up, the cause
-// for that has changed, or there are new warnings about it. Repeated failures of the same cause are reported
-// once.
+// for that has changed, or there are new warnings about it. Repeated failures
+// of the same cause are reported once.
 type NodeChange struct {
 	Node  int       // index in Config.Nodes
 	Addr  string    // without credentials
@@ -283,8 +283,8 @@ func (n *news) tell(it item) {
 	}
 }
 
-// logChange writes one record for a change, unless it is the same as before, and
-// one for each warning.
+// logChange writes one record for a change, unless it is the same as before,
+// and one for each warning.
 func (n *news) logChange(c *NodeChange, same bool) {
 	attrs := []slog.Attr{slog.Int("node", c.Node), slog.String("addr", c.Addr), slog.String("state", string(c.State))}
 	switch {

@@ -310,15 +310,17 @@ func TestTheTurnPassesWhenTheHeadLeaves(t *testing.T) {
 }
 
 // Whenever the head leaves during the handover, the lock is not lost between it
-// and the next caller.
+// and the next caller. Each time has a key of its own: a client that comes again
+// draws a lot now and then.
 func TestTheHeadLeavesDuringTheHandover(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
 		for after := time.Duration(0); after < 8*ms; after += 250 * time.Microsecond {
-			held := mustAcquire(t, a, "r", time.Minute)
+			key := after.String()
+			held := mustAcquire(t, a, key, time.Minute)
 			ctx, cancel := context.WithCancel(t.Context())
-			head := waits(ctx, b, "r")
-			next := waits(t.Context(), b, "r")
+			head := waits(ctx, b, key)
+			next := waits(t.Context(), b, key)
 			time.AfterFunc(max(pure.Soon, after), cancel)
 			start := time.Now()
 			require.NoError(t, held.Release(t.Context()))
