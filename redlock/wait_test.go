@@ -310,8 +310,8 @@ func TestTheTurnPassesWhenTheHeadLeaves(t *testing.T) {
 }
 
 // Whenever the head leaves during the handover, the lock is not lost between it
-// and the next caller. Each time has a key of its own: a client that comes again
-// draws a lot now and then.
+// and the next caller. Each time has a key of its own: a client that comes
+// again draws a lot now and then.
 func TestTheHeadLeavesDuringTheHandover(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
