@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 )
 
 var contextType = reflect.TypeFor[context.Context]()
@@ -29,10 +27,12 @@ func FailsAtTheDoor(t testing.TB, name, prefix string, f func()) string {
 	}()
 	select {
 	case text := <-said:
-		require.True(t, text == "" || strings.HasPrefix(text, prefix), "%s panics with %q", name, text)
+		if text != "" && !strings.HasPrefix(text, prefix) {
+			t.Fatalf("%s panics with %q", name, text)
+		}
 		return text
 	case <-time.After(5 * time.Second):
-		require.Fail(t, "the call waits", "%s", name)
+		t.Fatalf("%s waits", name)
 		return ""
 	}
 }
@@ -71,13 +71,16 @@ func MethodsFailAtTheDoor(t testing.TB, prefix string, v any, ctx context.Contex
 		var results []reflect.Value
 		text := FailsAtTheDoor(t, name, prefix, func() { results = call(args) })
 		if made && text == "" {
-			_, refused := results[len(results)-1].Interface().(error)
-			require.True(t, refused, "%s accepts what is nil", name)
+			if _, refused := results[len(results)-1].Interface().(error); !refused {
+				t.Fatalf("%s accepts what is nil", name)
+			}
 		}
 	}
 	if !made {
 		FailsAtTheDoor(t, fmt.Sprintf("printing %T", v), prefix, func() {
-			require.NotContains(t, fmt.Sprintf("%v %+v %s", v, v, v), "PANIC")
+			if text := fmt.Sprintf("%v %+v %s", v, v, v); strings.Contains(text, "PANIC") {
+				panic(text)
+			}
 		})
 	}
 }
