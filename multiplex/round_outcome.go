@@ -67,9 +67,9 @@ type Posting struct {
 	Tag   any       // returned with the outcome
 	// Patience is the least time to wait for votes if Config.VoteTimeout is
 	// zero. Posted commands can wait longer than others, since no caller waits
-	// for them. A node that leaves such a command unanswered is shed after half
-	// of that time at the earliest, unless Config.ShedAfter is set. If zero,
-	// votes and nodes have the usual time.
+	// for them. If no node answers, none is shed in the first half of that
+	// time, unless Config.ShedAfter is set. If zero, votes and nodes have the
+	// usual time.
 	Patience time.Duration
 	// waited is how long the caller of a command that is not posted has waited
 	// for nodes to return. The wait for its votes is shorter by that (R26).

@@ -31,6 +31,8 @@ type Silence struct {
 	excused time.Duration
 	// usual is its reply time when it was last not far behind the others.
 	usual time.Duration
+	// level is when it was last seen no further behind than every other.
+	level time.Duration
 	// away is the sum of the delays of the looks since awaySince. awaySince is
 	// when the oldest unanswered command began to wait.
 	away, awaySince time.Duration
@@ -78,6 +80,9 @@ func (s *Silence) Excuse(now time.Duration) { s.excused = now }
 // Ends returns when the node is shed if nothing comes from it. That is now if
 // it holds up the others. late is how late this look is.
 func (s *Silence) Ends(u Unanswered, late, now time.Duration) time.Duration {
+	if u.Voting && u.Lag == 0 {
+		s.level = now
+	}
 	limit := s.limit(&u, late)
 	if s.holdsUp(&u, now) {
 		return min(limit, now)
@@ -93,21 +98,21 @@ func (s *Silence) Ends(u Unanswered, late, now time.Duration) time.Duration {
 // again. A node that still answers, if only late, or that is no further behind
 // than every other, is more likely starved than dead. Shedding it would cost a
 // vote and gain nothing, so it has five times as long. A renewal may wait until
-// the old validity ends (R6), and its node has half of that: if the connection
-// is at fault, enough is left for another. MaxPending bounds the memory
-// meanwhile.
+// the old validity ends (R6): while no node has answered it, none is shed in the
+// first half of that. If the connections are at fault, enough is left for
+// others. MaxPending bounds the memory meanwhile.
 func (s *Silence) limit(u *Unanswered, late time.Duration) time.Duration {
 	since, patience := max(u.Since, s.excused), u.patience()
-	away, share := s.awayFor(since, late), u.Patience/2
+	away := s.awayFor(since, late)
 	if u.ShedAfter > 0 {
 		// A configured limit is used as it is.
 		return since + patience + min(patience, away)
 	}
-	most := since + max(lenience*patience, share) + away
+	most := since + max(lenience*patience, u.Patience/2) + away
 	if u.Voting && u.Lag == 0 {
 		return most
 	}
-	return min(max(since, u.Heard)+max(patience, share)+min(patience, away), most)
+	return min(max(since, u.Heard, s.level)+patience+min(patience, away), most)
 }
 
 // awayFor adds the delay of this look to that of the looks since the oldest

@@ -34,9 +34,9 @@ func TestSilenceEnds_R26(t *testing.T) {
 		{"the looks were late", vote, []time.Duration{20 * ms, 30 * ms}, 0, since + 250*ms},
 		{"they were very late", vote, []time.Duration{time.Minute}, 0, since + 400*ms},
 		{"behind no other, and the looks were late", with(func(u *Unanswered) { u.Lag = 0 }), []time.Duration{time.Minute}, 0, since + 61*time.Second},
-		{"a renewal's node, for half of what that may wait", with(func(u *Unanswered) { u.Patience = 6 * time.Second }), nil, 0, since + 3*time.Second},
-		{"the same, behind no other", with(func(u *Unanswered) { u.Patience, u.Lag = 6*time.Second, 0 }), nil, 0, since + 3*time.Second},
-		{"a renewal with little time left", with(func(u *Unanswered) { u.Patience = 100 * ms }), nil, 0, since + 200*ms},
+		{"a renewal that another node has answered", with(func(u *Unanswered) { u.Patience = 6 * time.Second }), nil, 0, since + 200*ms},
+		{"a renewal that no node has answered, for half of what it may wait", with(func(u *Unanswered) { u.Patience, u.Lag = 6*time.Second, 0 }), nil, 0, since + 3*time.Second},
+		{"a renewal with little time left", with(func(u *Unanswered) { u.Patience, u.Lag = 100*ms, 0 }), nil, 0, since + 1000*ms},
 		{"a renewal's node, configured", with(func(u *Unanswered) { u.ShedAfter, u.Patience = 70*ms, 6*time.Second }), nil, 0, since + 70*ms},
 		{"configured", with(func(u *Unanswered) { u.ShedAfter = 70 * ms }), nil, 0, since + 70*ms},
 		{"configured, and behind no other", with(func(u *Unanswered) { u.ShedAfter, u.Lag = 70*ms, 0 }), nil, 0, since + 70*ms},
@@ -56,6 +56,19 @@ func TestSilenceEnds_R26(t *testing.T) {
 			assert.Equal(t, c.ends, s.Ends(c.u, 0, since+ms))
 		})
 	}
+}
+
+// A node has its time from when the first one answered, where the way to all of
+// them has become long.
+func TestSilenceBeginsWithTheFirstAnswer_R26(t *testing.T) {
+	var s Silence
+	renewal := Unanswered{Since: time.Second, Voting: true, VoteTimeout: 50 * ms, MaxPending: 32768, Patience: 6 * time.Second}
+	assert.Equal(t, 4*time.Second, s.Ends(renewal, 0, 2100*ms))
+	renewal.Lag = 1
+	assert.Equal(t, 2300*ms, s.Ends(renewal, 0, 2105*ms))
+	next := renewal
+	next.Since = 3 * time.Second
+	assert.Equal(t, 3200*ms, s.Ends(next, 0, 3*time.Second))
 }
 
 // The delays of looks count for the command that waited meanwhile, and for no
