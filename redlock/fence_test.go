@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -679,7 +680,7 @@ func TestABadLastNumberMovesNothing_R33(t *testing.T) {
 		simulated(t, nodes, func(t *testing.T, m *memory) {
 			c := m.opened(t, fenced())
 			last := fenceOf(t, c, "r")
-			for _, bad := range []string{fmt.Sprint(pure.LastNumber), "99999999999999999999", fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())} {
+			for _, bad := range []string{strconv.FormatUint(pure.LastNumber, 10), "99999999999999999999", fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())} {
 				m.nodes[0].DB().Set("r"+fenceSuffix, bad, 0)
 				for range 5 {
 					number := fenceOf(t, c, "r")

@@ -167,7 +167,7 @@ func copyTree(from, to string) error {
 			return err
 		}
 		if entry.IsDir() {
-			if strings.HasPrefix(entry.Name(), ".") || relative == filepath.Join("testdata", "mutants") || entry.Name() == "bin" {
+			if strings.HasPrefix(entry.Name(), ".") || entry.Name() == "bin" {
 				return fs.SkipDir
 			}
 			return os.Mkdir(filepath.Join(to, relative), 0o755)
