@@ -97,10 +97,10 @@ func (s *Silence) Ends(u Unanswered, late, now time.Duration) time.Duration {
 // while there are bytes to read, nor while the looks were late, up to as long
 // again. A node that still answers, if only late, or that is no further behind
 // than every other, is more likely starved than dead. Shedding it would cost a
-// vote and gain nothing, so it has five times as long. A renewal may wait until
-// the old validity ends (R6): while no node has answered it, none is shed in the
-// first half of that. If the connections are at fault, enough is left for
-// others. MaxPending bounds the memory meanwhile.
+// vote and gain nothing, so it has five times as long. A renewal may wait
+// until the old validity ends (R6): while no node has answered it, none is
+// shed in the first half of that. If the connections are at fault, enough is
+// left for others. MaxPending bounds the memory meanwhile.
 func (s *Silence) limit(u *Unanswered, late time.Duration) time.Duration {
 	since, patience := max(u.Since, s.excused), u.patience()
 	away := s.awayFor(since, late)

@@ -93,7 +93,8 @@ func (s Specimen) PrintsNone(t testing.TB, secrets ...string) {
 	}
 }
 
-// formats are all verbs, and one that is none, with the flags that change what they print.
+// formats are all verbs, and one that is none, with the flags that change what
+// they print.
 func (s Specimen) formats() (all []string) {
 	for _, verb := range "vTtbcdoOqxXUeEfFgGspwz" {
 		if s.Open && (verb == 'w' || verb == 'p') {
