@@ -83,11 +83,12 @@ func TestFairBesideALiar_R33(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hold := make(chan struct{})
+	hold, kept := make(chan struct{}), make(chan struct{})
 	var mu sync.Mutex
 	var served []int
 	var wg sync.WaitGroup
 	go func() {
+		defer close(kept)
 		for {
 			select {
 			case <-hold:
@@ -116,7 +117,7 @@ func TestFairBesideALiar_R33(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	close(hold)
-	time.Sleep(350 * time.Millisecond)
+	<-kept
 	_ = held.Release(ctx)
 	wg.Wait()
 	pairs, wrong := 0, 0

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -564,14 +565,15 @@ func TestFloorIsWrittenAfterARefusal_F3(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.opened(t, fenced())
 		last := fenceOf(t, c, "r")
-		full := true
-		m.answerFloors(0, "-OOM command not allowed when used memory > 'maxmemory'.\r\n", func() bool { return full })
+		var full atomic.Bool
+		full.Store(true)
+		m.answerFloors(0, "-OOM command not allowed when used memory > 'maxmemory'.\r\n", full.Load)
 		m.nodes[0].FlushAll()
 		time.Sleep(20 * time.Second)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.Error(t, c.group.Complete(ended), "it has no floor")
-		full = false
+		full.Store(false)
 		countsAgain(t, c, 6*time.Second)
 		require.GreaterOrEqual(t, m.record(t, 0).Floor, int64(last))
 	})

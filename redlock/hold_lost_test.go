@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -119,7 +120,7 @@ func TestALossNamesTheNodesAtFault_R12(t *testing.T) {
 // one was renewed.
 func TestARenewalThatFailsIsReportedInTime_R13_R31(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		var log strings.Builder
+		var log lockedText
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		c := exactClient(t, m, Config{Logger: logger})
 		for i := range 50 {
@@ -163,7 +164,7 @@ func TestARenewalThatFailsIsReportedInTime_R13_R31(t *testing.T) {
 // since.
 func TestARenewalThatFailsAfterALossIsReported_R13_R31(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		var log strings.Builder
+		var log lockedText
 		c := exactClient(t, m, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		for i := range 3 {
 			h := mustHold(t, c, "r", HoldOptions{})
@@ -175,4 +176,22 @@ func TestARenewalThatFailsAfterALossIsReported_R13_R31(t *testing.T) {
 			time.Sleep(time.Hour)
 		}
 	})
+}
+
+// lockedText is a log that is read while it is written.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }

@@ -83,8 +83,17 @@ func (c *nodesCommand) Run(p *process, d *deployment) error {
 	clocks, watch := newClocks(len(probes)), d.observe(probes)
 	var settled sync.WaitGroup
 	settled.Go(func() { d.settle(ctx, client, hungGrace, nil) })
-	patient := time.AfterFunc(hungGrace/2, func() { fmt.Fprintln(p.stderr, "redlock: waiting for masters that do not answer") })
-	defer patient.Stop()
+	said := make(chan struct{})
+	patient := time.AfterFunc(hungGrace/2, func() {
+		fmt.Fprintln(p.stderr, "redlock: waiting for masters that do not answer")
+		close(said)
+	})
+	quiet := sync.OnceFunc(func() {
+		if !patient.Stop() {
+			<-said
+		}
+	})
+	defer quiet()
 	var first []probe.Facts
 	if c.Observe > 0 {
 		first = clocks.look(ctx, d, probes, hungGrace, nil)
@@ -96,7 +105,7 @@ func (c *nodesCommand) Run(p *process, d *deployment) error {
 		facts := clocks.look(ctx, d, probes, hungGrace, first)
 		watch.look(facts, clocks.of)
 		settled.Wait()
-		patient.Stop()
+		quiet()
 		first = nil // a watch asks them again
 		v, up := nodesView(place, facts, client.Nodes(), clocks, watch)
 		if quorum := multiplex.Quorum(len(probes)); up < quorum {
