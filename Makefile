@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
 # The root module, and those with dependencies that it must not have: each is in
 # go.work. The slowest packages come first.
-PACKAGES = ./redlock ./multiplex ./cmd/redlock ./cmd/loadgen ./internal/proof/sim/running ./... ./cmd/... ./internal/proof/...
+PACKAGES = ./redlock ./multiplex ./cmd/redlock ./cmd/loadgen ./proof/sim/running ./... ./cmd/... ./proof/...
 # Modules with dependencies of their own, which may want a newer Go.
 CONTRIB = contrib/adapters contrib/otel contrib/prometheus
 COMPARE = bench/compare
@@ -30,13 +30,13 @@ ALONE_IN = ./redlock ./cmd/redlock
 LONG_ALONE = ^(TestRecovery_R23_R26|TestRecoveryFinds_R23_R26|TestStalledNodeCostsNoMemory_R26|TestStalledFindsALeak_R26)$$
 LONG_OTHER = ^(TestBrokenClientsAreFound|TestFaultsQuick|TestEachBrokenPartIsFound|TestEachPartIsNeeded|TestViolatedRun|TestHistor.*_OnRealServers|TestWhatBecomesOfMutants|TestNoRaceDetector|TestTheUnbrokenTreeMustPass|TestDocuments)$$
 LONG = $(LONG_ALONE)|$(LONG_OTHER)
-LONG_IN = ./internal/proof/...
+LONG_IN = ./proof/...
 
 LIBRARY = ./redlock ./multiplex ./conn
 # What runs under the race detector besides the library: code whose goroutines
 # matter. FULL=1 takes everything.
 RACE = ./resp ./conn ./multiplex ./redlock ./redlocktest ./internal/pure ./internal/redistest ./contrib/... ./bench \
-	./cmd/... ./internal/proof/history/... ./internal/proof/sim/running
+	./cmd/... ./proof/history/... ./proof/sim/running
 
 GOTEST = $(GO) test -count=1 -timeout 20m
 # Most tests with servers wait, so a package's tests run in several processes.
@@ -73,7 +73,7 @@ test: server
 check: lint apidiff long race portable compare contrib sample test-servers release-check
 	@$(MAKE) sim SEEDS=$(call full,1000,100000) RUNNING_SEEDS=$(call full,100,1000)
 	@MODEL=$(call full,quick,full) $(MAKE) model
-	$(GO) run ./internal/proof/faults/cmd/faults --for $(call full,60s,15m) -q
+	$(GO) run ./proof/faults/cmd/faults --for $(call full,60s,15m) -q
 	@# A number of inputs, since a time limit can end in a false failure (go.dev/issue/75804, fixed in Go 1.27).
 	@$(MAKE) fuzz FUZZTIME=$(call full,10000x,1000000x)
 	@$(MAKE) decoder INPUTS=$(call full,1e7,1e8)
@@ -93,15 +93,15 @@ lint: systems
 # takes two minutes of processor time for each system with a cold cache.
 ## systems: type-check all packages and tests for each supported system; vet them with FULL=1
 systems:
-	$(GO) run ./internal/proof/typecheck $(SYSTEMS) -- $(PACKAGES)
-	@if $(HAS_CONTRIB); then set -e; top=$$PWD; $(GO) build -o "$$top/.typecheck" ./internal/proof/typecheck; trap 'rm -f "$$top/.typecheck"' EXIT; \
+	$(GO) run ./proof/typecheck $(SYSTEMS) -- $(PACKAGES)
+	@if $(HAS_CONTRIB); then set -e; top=$$PWD; $(GO) build -o "$$top/.typecheck" ./proof/typecheck; trap 'rm -f "$$top/.typecheck"' EXIT; \
 		for m in $(CONTRIB); do (cd $$m && "$$top/.typecheck" $(SYSTEMS) -- ./...); done; else echo $(NO_CONTRIB); fi
 	@$(if $(FULL),set -e; for s in $(SYSTEMS); do (set -x; CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet $(PACKAGES)); done)
 
 ## long: the tests that "make test" leaves out
 long: server
 	@$(SHARDED) -run '$(LONG_OTHER)' $(LONG_IN)
-	@$(GOTEST) -p 1 -parallel 1 -run '$(LONG_ALONE)' ./internal/proof/faults/single
+	@$(GOTEST) -p 1 -parallel 1 -run '$(LONG_ALONE)' ./proof/faults/single
 
 ## race: the library, its commands and what judges it under the race detector
 race: server
@@ -174,9 +174,9 @@ RUNNING_SEEDS ?= 1000
 FIRST ?= 1
 ## sim: SEEDS simulations of the decisions alone, and RUNNING_SEEDS of the whole code under a simulated clock
 sim:
-	$(GO) test ./internal/proof/sim/machines -count=1 -run '^TestSim$$' -v -timeout $(TIMEOUT) -sim.seeds=$(SEEDS)
+	$(GO) test ./proof/sim/machines -count=1 -run '^TestSim$$' -v -timeout $(TIMEOUT) -sim.seeds=$(SEEDS)
 	@out=$$(mktemp) || exit; trap 'rm -f "$$out"' EXIT; \
-	(set -x; $(GO) test ./internal/proof/sim/running -count=1 -run '^TestSeeds$$' -v -timeout $(TIMEOUT) -sim.seeds=$(RUNNING_SEEDS) -sim.first=$(FIRST)) >"$$out"; \
+	(set -x; $(GO) test ./proof/sim/running -count=1 -run '^TestSeeds$$' -v -timeout $(TIMEOUT) -sim.seeds=$(RUNNING_SEEDS) -sim.first=$(FIRST)) >"$$out"; \
 	code=$$?; grep -vE '^ *(===|--- PASS)' "$$out"; exit $$code
 
 ## model: check the rules with spin, and find a counterexample for each rule that is dropped; MODEL=quick is shorter
@@ -185,28 +185,28 @@ model:
 
 ## mutants: plant each bug of testdata/mutants and check that its tests find it; ONLY=regexp
 mutants: server
-	$(GO) run ./internal/proof/mutants $(if $(ONLY),-only '$(ONLY)')
+	$(GO) run ./proof/mutants $(if $(ONLY),-only '$(ONLY)')
 
 # One mutant per package, found by quick tests.
 SAMPLE = ^(any-negative-is-null|backlog-without-bound|debts-out-of-order|debt-forgotten-on-death|any-status-grants|acquire-signal-after-the-grant)$$
 ## sample: plant some of them, all with FULL=1
 sample: server
-	@$(GO) run ./internal/proof/mutants $(if $(FULL),,-only '$(SAMPLE)')
+	@$(GO) run ./proof/mutants $(if $(FULL),,-only '$(SAMPLE)')
 
 ## histories: runs on real servers under faults, recorded by several processes and judged twice
 histories: server
-	$(GO) test -count=1 -v -run 'OnRealServers' ./internal/proof/history
+	$(GO) test -count=1 -v -run 'OnRealServers' ./proof/history
 
 FOR ?= 2m
 ## faults: everything that can fail on real servers at once, for FOR; then recovery, and memory with a stalled node
 faults: server
-	$(GO) run ./internal/proof/faults/cmd/faults --for $(FOR)
-	$(GO) run ./internal/proof/faults/cmd/faults recovery --repeats 5
-	$(GO) run ./internal/proof/faults/cmd/faults stalled --for 10s
+	$(GO) run ./proof/faults/cmd/faults --for $(FOR)
+	$(GO) run ./proof/faults/cmd/faults recovery --repeats 5
+	$(GO) run ./proof/faults/cmd/faults stalled --for 10s
 
 ## soak: the same for FOR (FOR=8h); fails if memory, goroutines or descriptors grow
 soak: server
-	$(GO) run ./internal/proof/faults/cmd/faults --soak -q --for $(FOR)
+	$(GO) run ./proof/faults/cmd/faults --soak -q --for $(FOR)
 
 ## peers: other implementations under the same faults, for ten minutes; writes docs/peers.md
 peers: server
@@ -259,4 +259,4 @@ apidiff:
 
 ## release-check: offer the last commit in a local module proxy, and use each module as its users do (docs/releasing.md)
 release-check: server
-	$(GO) run ./internal/proof/release
+	$(GO) run ./proof/release

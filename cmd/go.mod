@@ -8,7 +8,7 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/redis/rueidis v1.0.79
 	github.com/redmux/redmux v0.1.0
-	github.com/redmux/redmux/internal/proof v0.1.0
+	github.com/redmux/redmux/proof v0.1.0
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sys v0.47.0
 	golang.org/x/term v0.45.0

@@ -285,7 +285,7 @@ func TestScriptsFlushedWhilePaying(t *testing.T) {
 
 // R26: a lost script also does not make a debt wait for another pause, which
 // may have grown to a second by earlier refusals. Found by
-// internal/proof/sim/machines, seeds 67559 and 81272 of its first hundred
+// proof/sim/machines, seeds 67559 and 81272 of its first hundred
 // thousand.
 func TestRefusedDebtIsCuredAtOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {

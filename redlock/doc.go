@@ -238,7 +238,7 @@ package redlock
 //	internal/redistest    for nodes in memory, calls of the model: as in
 //	                      lua_fair.go
 //	observe_participant   what Inspect and "redlock status" show of it
-//	internal/proof        the simulated workers and the referee (sim/machines,
+//	proof        the simulated workers and the referee (sim/machines,
 //	                      sim/running), faults and histories
 //
 // and the rights and keys of its scripts in docs/deploy.md. Package multiplex

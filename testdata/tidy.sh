@@ -5,15 +5,15 @@
 set -eu
 cd "$(dirname "$0")/.."
 top=$PWD path=github.com/redmux/redmux
-version=$(sed -n "s|.*$path/internal/proof \(v[^ ]*\).*|\1|p" cmd/go.mod)
+version=$(sed -n "s|.*$path/proof \(v[^ ]*\).*|\1|p" cmd/go.mod)
 
-for module in . internal/proof cmd contrib/adapters contrib/otel contrib/prometheus contrib/caddystorage bench/compare bench/compare/etcd; do
+for module in . proof cmd contrib/adapters contrib/otel contrib/prometheus contrib/caddystorage bench/compare bench/compare/etcd; do
 	cd "$top/$module"
 	# A Go that is too old for a module leaves it unchanged.
 	GOWORK=off GOTOOLCHAIN=local go list -m >/dev/null 2>&1 || { echo "NOT TIDIED: $module needs a newer Go" && continue; }
-	go mod edit -replace="$path@$version=$top" -replace="$path/internal/proof@$version=$top/internal/proof" \
+	go mod edit -replace="$path@$version=$top" -replace="$path/proof@$version=$top/proof" \
 		-replace="$path/bench/compare@$version=$top/bench/compare"
 	GOWORK=off go mod tidy || failed=1
-	go mod edit -dropreplace="$path@$version" -dropreplace="$path/internal/proof@$version" -dropreplace="$path/bench/compare@$version"
+	go mod edit -dropreplace="$path@$version" -dropreplace="$path/proof@$version" -dropreplace="$path/bench/compare@$version"
 	[ -z "${failed:-}" ] || exit 1
 done

@@ -3,7 +3,7 @@ package main
 import (
 	"time"
 
-	records "github.com/redmux/redmux/internal/proof/history"
+	records "github.com/redmux/redmux/proof/history"
 )
 
 // clock returns the time since the process started. This is the cheapest

@@ -3,7 +3,7 @@ package main
 import (
 	"time"
 
-	records "github.com/redmux/redmux/internal/proof/history"
+	records "github.com/redmux/redmux/proof/history"
 	"github.com/redmux/redmux/redlock"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	records "github.com/redmux/redmux/internal/proof/history"
+	records "github.com/redmux/redmux/proof/history"
 )
 
 // line is what checkhistory reads.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/bench"
-	records "github.com/redmux/redmux/internal/proof/history"
+	records "github.com/redmux/redmux/proof/history"
 	"github.com/redmux/redmux/redlock"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	records "github.com/redmux/redmux/internal/proof/history"
+	records "github.com/redmux/redmux/proof/history"
 	"github.com/stretchr/testify/require"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	records "github.com/redmux/redmux/internal/proof/history"
+	records "github.com/redmux/redmux/proof/history"
 	"github.com/redmux/redmux/redlock"
 )
 

@@ -2,7 +2,7 @@
 // and events go in, a new state and an action come out. It has no clock, no
 // socket, no goroutine and no lock. The packages multiplex and redlock call it,
 // tables and properties test it here, and a single-threaded simulation
-// (internal/proof/sim/machines) drives the same code, so that each of its seeds
+// (proof/sim/machines) drives the same code, so that each of its seeds
 // replays exactly.
 //
 //   - Life is the stage of a node's life: down, dialing, fencing, paying, up,

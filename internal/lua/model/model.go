@@ -1,6 +1,6 @@
 // Package model implements the Lua programs of package lua in Go. Nodes in
 // memory (internal/redistest) and the simulated servers
-// (internal/proof/sim/machines) run no Lua and call this instead. TestScripts
+// (proof/sim/machines) run no Lua and call this instead. TestScripts
 // of package redlocktest compares it with real servers.
 package model
 

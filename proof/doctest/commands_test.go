@@ -1,0 +1,38 @@
+//go:build unix
+
+package doctest
+
+// notRun are the commands of sh blocks that these tests do not run, each with
+// the reason. The targets and packages that they name must exist all the same.
+var notRun = map[string]string{
+	"go get github.com/redmux/redmux/redlock": "adds the module to another one, which is what the release check does",
+	"make test":                        "runs this test",
+	"make servers":                     "fetches servers from a mirror, which a test does not depend on",
+	"make test-servers":                "minutes for each server",
+	"make test-servers SUITE=quick":    "minutes for each server; CI runs it",
+	"ONLY='redis 8' make test-servers": "minutes for each server",
+	"make lint":                        "CI runs it",
+	"make sim SEEDS=1000":              "minutes",
+	"make mutants ONLY=fence":          "minutes",
+	"make fuzz":                        "minutes; CI runs a shorter form",
+	"make contrib":                     "make check runs it",
+	"make check":                       "half an hour; CI runs it",
+	"make check FULL=1":                "hours",
+	"make race":                        "minutes; CI runs it",
+	"make help":                        "lists the targets, which change",
+	"make browser":                     "installs a browser",
+	"make bench":                       "most of an hour",
+	"make overload":                    "minutes, in which the machine does nothing else",
+	"make kinds":                       "minutes, in which the machine does nothing else",
+	"make hotkey":                      "minutes, in which the machine does nothing else",
+	"make etcd":                        "minutes",
+	"make sim":                         "hours; CI runs a shorter form",
+	"make model":                       "minutes; CI runs a shorter form",
+	"make mutants":                     "a quarter of an hour",
+	"make faults FOR=15m":              "a quarter of an hour; CI runs a minute",
+	"make soak FOR=8h":                 "eight hours",
+	"make decoder":                     "minutes; CI runs a shorter form",
+	"make peers":                       "ten minutes",
+	"go run ./proof/mutants -only 'fence|debt'": "minutes",
+	"go run ./proof/mutants -only token -v":     "minutes",
+}

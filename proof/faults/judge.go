@@ -1,0 +1,151 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/redmux/redmux/proof/history"
+)
+
+// A judge puts the events of all processes in order of time and has exclusion
+// and the order of fencing numbers judged. It also judges what the processes found by themselves. Each process's
+// events come in order, so that an event is certain to be the next when every
+// process has told of a time no earlier.
+type judge struct {
+	log     *faultLog
+	history *history.Writer // nil if none is asked for
+
+	mu        sync.Mutex // guards the following
+	exclusion history.Exclusion
+	streams   map[int]int64 // of each process that lives, the latest time of which it told
+	waiting   history.Queue
+	oddities  []string
+	excused   int
+	mostWait  int
+	highest   uint64 // fencing number
+	floor     uint64 // that of the first reset of the fence, or 0
+	resets    int
+	above     int // grants with a number above that floor
+}
+
+// join begins the stream of a process.
+func (j *judge) join(name int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.streams == nil {
+		j.streams = make(map[int]int64)
+	}
+	j.streams[name] = history.Monotonic()
+}
+
+// leave ends the stream of a process.
+func (j *judge) leave(name int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.streams, name)
+	j.settleLocked()
+}
+
+func (j *judge) event(name int, e history.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e.Source = name
+	j.waiting.Push(e)
+	j.mostWait = max(j.mostWait, j.waiting.Len())
+	j.highest = max(j.highest, e.Fence)
+	if j.floor != 0 && e.Fence > j.floor {
+		j.above++
+	}
+	j.streams[name] = max(j.streams[name], e.T)
+	j.settleLocked()
+}
+
+func (j *judge) beat(name int, t int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.streams[name] = max(j.streams[name], t)
+	j.settleLocked()
+}
+
+// highestNumber returns the highest fencing number of which a process has told,
+// as a resource that locks protect would know it.
+func (j *judge) highestNumber() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.highest
+}
+
+// reset notes that the fence was reset, and to what floor.
+func (j *judge) reset(floor uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.resets++; j.floor == 0 {
+		j.floor = floor
+	}
+}
+
+// settleLocked judges the events up to the time of which every stream has told.
+func (j *judge) settleLocked() {
+	before := int64(1<<63 - 1)
+	for _, latest := range j.streams {
+		before = min(before, latest+1)
+	}
+	for e := range j.waiting.Before(before) {
+		j.exclusion.Add(e)
+		if j.history != nil {
+			e.Client += e.Source * clientsEach // the file is one history, whose clients have names of their own
+			j.history.Add(e)
+		}
+	}
+}
+
+// clientsEach is more than a process has.
+const clientsEach = 1000
+
+// odd takes what a process found. A lock that vanished is no finding if a node
+// forgot its keys meanwhile.
+func (j *judge) odd(o oddity) {
+	if o.Excusable && j.log.forgot(o.From, o.To) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.excused++
+		return
+	}
+	j.find(o.What)
+}
+
+// mostOddities bounds what is kept of a run that is wrong all over.
+const mostOddities = 1000
+
+func (j *judge) find(what string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.oddities) < mostOddities {
+		j.oddities = append(j.oddities, what)
+	}
+}
+
+// verdict returns all that was found.
+func (j *judge) verdict() (violations, oddities []string, x *history.Exclusion) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, v := range j.exclusion.Violations() {
+		violations = append(violations, v.String())
+	}
+	if more := j.exclusion.More(); more > 0 {
+		violations = append(violations, fmt.Sprintf("and %d more", more))
+	}
+	return violations, append([]string(nil), j.oddities...), &j.exclusion
+}
+
+// close ends the history's file.
+func (j *judge) close() error {
+	if j.history == nil {
+		return nil
+	}
+	if err := j.history.Close(); err != nil {
+		return errors.Join(errors.New("faults: the history could not be written"), err)
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package faults
+
+import (
+	"os"
+	"runtime"
+
+	"github.com/redmux/redmux/proof/faults/measure"
+)
+
+// A Sample is what a process has of what it could lose: memory, goroutines and
+// descriptors.
+type Sample struct {
+	T                       int64  // on the system's monotonic clock
+	Heap, RSS               uint64 // bytes; the heap after a collection
+	Goroutines, Descriptors int    // descriptors and RSS are 0 where the system does not tell
+	Resting                 bool   // no attempt was under way
+}
+
+// takeSample collects garbage first: what is left is what is kept.
+func takeSample(now int64, resting bool) *Sample {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	s := &Sample{T: now, Heap: m.HeapAlloc, Goroutines: runtime.NumGoroutine(), Resting: resting}
+	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
+		s.Descriptors = len(fds) - 1 // one is that by which the folder is read
+	}
+	s.RSS = measure.ResidentMemory()
+	return s
+}
