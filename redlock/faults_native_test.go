@@ -93,7 +93,7 @@ func replaceable(t *testing.T, n int, p program) (f *fleet, become func(program)
 		if i == 0 {
 			path = file.Name()
 		}
-		s, err := redistest.Start(redistest.Options{Path: path, TCP: true})
+		s, err := redistest.Start(redistest.Options{Path: path, TCP: true, Unix: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,10 +161,12 @@ func takeOver(t *testing.T, newer, older program) {
 	l.until(300, 2*inTheEnd)
 	ours := c.Nodes()[0].Connects - before
 	errs := f.commandErrors(0)
-	stranger := f.client(redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers[:1])...)})
+	// A new client's handshake is all that it sends, if it comes by the socket's
+	// file: by an address, it would dial once more, to look behind it (R22).
+	stranger := f.client(redlock.Config{Nodes: redlock.Nodes(f.servers[0].UnixURL())})
 	f.allUp(stranger, 2*inTheEnd)
 	each := f.commandErrors(0) - errs
-	if ours != 1 || errs != each*ours {
+	if ours != 1 || errs != each {
 		t.Errorf("%d errors to %d connections, of which a handshake explains %d each", errs, ours, each)
 	}
 
