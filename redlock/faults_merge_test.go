@@ -301,6 +301,7 @@ func TestFaultConnectionsDieUnderMergedLoad_R8_R16(t *testing.T) {
 	urls := append(redistest.URLs(proxies), redistest.URLs(f.servers[2:])...)
 	c := f.client(redlock.Config{Nodes: redlock.Nodes(urls...), NodeTimeout: unhurried})
 	f.allUp(c, inTheEnd)
+	f.looked(proxies...)
 	l := f.load(c, workload{callers: 64, fresh: true})
 	for i := range 8 {
 		time.Sleep(20 * time.Millisecond)

@@ -233,6 +233,7 @@ func TestFaultCutWhileALoneCallerReads_R8_R16(t *testing.T) {
 		Nodes: redlock.Nodes(append([]string{p.URL()}, redistest.URLs(f.servers[1:])...)...), NodeTimeout: unhurried,
 	})
 	f.allUp(c, inTheEnd)
+	f.looked(p)
 	for _, n := range []int64{1, 4, 6, 8} { // within each of the two replies of 9 bytes
 		connects := c.Nodes()[0].Connects
 		p.CutOnce(redistest.Down, n)

@@ -57,6 +57,21 @@ func (f *fleet) reach(config redlock.Config) redlock.Config {
 	return config
 }
 
+// looked waits until a client that has connected by these proxies has also
+// looked behind each of them (R22): the connection of that look would take a
+// fault that strikes once.
+func (f *fleet) looked(proxies ...*redistest.Proxy) {
+	f.Helper()
+	eventually(f, inTheEnd, func() error {
+		for i, p := range proxies {
+			if dials, open := p.Dials(), p.Conns(); dials < 2 || open != 1 {
+				return fmt.Errorf("proxy %d was dialed %d times and has %d connections", i, dials, open)
+			}
+		}
+		return nil
+	})
+}
+
 // allUp waits until every node of the client is up and owes nothing.
 func (f *fleet) allUp(c *redlock.Client, within time.Duration) time.Duration {
 	f.Helper()
