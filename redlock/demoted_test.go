@@ -21,7 +21,7 @@ func TestADemotionBetweenTwoLooksIsSeen_R23(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const ttl = 3 * time.Second
-			servers := redistest.Servers(t, 2, func(o *redistest.Options) { o.TCP, o.Args = true, []string{"--repl-diskless-sync-delay", "0"} })
+			servers := redistest.Servers(t, 2, redistest.OfOneKind, redistest.OverTCP, redistest.Args("--repl-diskless-sync-delay", "0"))
 			master, other := servers[0], servers[1]
 			replicate := func(from, to *redistest.Server) {
 				host, port, err := net.SplitHostPort(to.TCPAddr())

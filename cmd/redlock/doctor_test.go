@@ -313,7 +313,7 @@ func TestDoctorFindsTheSameServerTwice(t *testing.T) {
 
 func TestDoctorFindsReplicas(t *testing.T) {
 	t.Parallel()
-	servers, nodes := unopened(t, 4, redistest.OverTCP)
+	servers, nodes := unopened(t, 4, redistest.OfOneKind, redistest.OverTCP)
 	initAs(t, exitOK, "opened", "--nodes="+strings.Join(redistest.URLs(servers[:3]), ","), "--max-ttl=2m")
 	host, port, _ := strings.Cut(servers[0].TCPAddr(), ":")
 	do(t, servers[3:], "REPLICAOF", host, port)

@@ -53,6 +53,10 @@ func TestGroupsMixServersInTurn(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, b, path)
 	require.Equal(t, "101", limit(redistest.Servers(t, 1)[0]))
+	// The servers of a group of one kind are what a single one is without a group.
+	for _, s := range redistest.Servers(t, 2, redistest.OfOneKind) {
+		require.Equal(t, "102", limit(s))
+	}
 	// A Path has precedence over both.
 	require.Equal(t, "102", limit(redistest.Servers(t, 1, func(o *redistest.Options) { o.Path = b })[0]))
 

@@ -29,6 +29,10 @@ func Args(args ...string) Option {
 	return func(o *Options) { o.Args = append(o.Args, args...) }
 }
 
+// OfOneKind makes all servers the one that Find finds, also where FindAll finds
+// several: one can replicate another.
+func OfOneKind(o *Options) { o.Path, _ = Find() }
+
 // Servers starts n real servers for a test, on unix sockets unless an option
 // says otherwise, and ends them with it. Where there is no server the test is
 // skipped, or fails when REDMUX_REQUIRE_SERVERS is 1.
