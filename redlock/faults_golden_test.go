@@ -105,12 +105,7 @@ func (g *golden) describe(err error) string {
 	if err == nil {
 		return "done\n"
 	}
-	text := err.Error()
-	for _, e := range chain(err) {
-		if refusal, ok := e.(*resp.Error); ok {
-			text = strings.ReplaceAll(text, refusal.Message, refusal.Prefix()+" …")
-		}
-	}
+	text := inFewWords(err)
 	for i, s := range g.servers.servers {
 		text = strings.ReplaceAll(text, s.TCPAddr(), fmt.Sprintf("address%d", i))
 	}
@@ -118,6 +113,34 @@ func (g *golden) describe(err error) string {
 	text = regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(text, "ours")
 	text = regexp.MustCompile(`([:;]) (node \d+ \()`).ReplaceAllString(text, "$1\n    $2")
 	return outcome(err) + "\n    " + text + "\n"
+}
+
+// inFewWords returns an error's text with only the first of the servers' own
+// words. Causes that differ in these words alone are listed as one, as they are
+// if all servers are of one kind.
+func inFewWords(err error) string {
+	text := err.Error()
+	var all *multiplex.UndecidedError
+	if errors.As(err, &all) {
+		few := multiplex.UndecidedError{Of: all.Of}
+		for _, n := range all.Nodes {
+			_, cause, _ := strings.Cut(n.Error(), n.Addr+"): ")
+			few.Nodes = append(few.Nodes, &multiplex.NodeError{Node: n.Node, Addr: n.Addr, Err: errors.New(firstWords(cause, n))})
+		}
+		text = strings.Replace(text, strings.Join(all.Causes(), "; "), strings.Join(few.Causes(), "; "), 1)
+	}
+	return firstWords(text, err)
+}
+
+// firstWords returns a text with only the first word of each error reply in a
+// chain.
+func firstWords(text string, err error) string {
+	for _, e := range chain(err) {
+		if refusal, ok := e.(*resp.Error); ok {
+			text = strings.ReplaceAll(text, refusal.Message, refusal.Prefix()+" …")
+		}
+	}
+	return text
 }
 
 // outcome returns what an error is by errors.Is, and the class of each node's
