@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,9 +48,23 @@ func (n *Node) command(s *session, args []string, db *DB) []byte {
 	if len(c.args) < cmd.least {
 		return wrongNumber(strings.ToLower(args[0]))
 	}
+	if n.refusesAsReplica(name(args)) {
+		return fail("READONLY You can't write against a read only replica.")
+	}
 	defer c.track(name(args))
 	return cmd.run(c)
 }
+
+// refusesAsReplica reports whether a node that follows another refuses a
+// command. Of a script it does not know whether it writes.
+func (n *Node) refusesAsReplica(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.following && slices.Contains(writers, name)
+}
+
+// writers are the commands that write.
+var writers = []string{"SET", "DEL", "PEXPIRE", "FLUSHALL", "EVAL", "EVALSHA", "DELEX", "DELIFEQ"}
 
 // unknown reports whether this version of a server does not have a command.
 func (n *Node) unknown(name string) bool {

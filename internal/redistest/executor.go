@@ -12,7 +12,9 @@ import (
 func (n *Node) execute() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	defer n.did.Broadcast()
 	for !n.closed {
+		n.runErrands()
 		n.publish()
 		s := n.choose()
 		if s == nil {
@@ -28,6 +30,18 @@ func (n *Node) execute() {
 		n.mu.Lock()
 		n.record(s, args, out.bytes)
 		s.reply(out)
+	}
+}
+
+// runErrands does what Between was asked for. The caller must hold the lock.
+func (n *Node) runErrands() {
+	for !n.paused && len(n.errands) > 0 {
+		do := n.errands[0]
+		n.errands = n.errands[1:]
+		n.mu.Unlock()
+		do()
+		n.mu.Lock()
+		n.did.Broadcast()
 	}
 }
 

@@ -56,8 +56,18 @@ func (c *call) greeting() []byte {
 	b = resp.AppendInteger(b, int64(c.s.proto))
 	b = bulks(b, "id")
 	b = resp.AppendInteger(b, int64(c.s.id))
-	b = bulks(b, "mode", cfg.Mode, "role", hideSlave(cfg.Role), "modules")
+	b = bulks(b, "mode", cfg.Mode, "role", hideSlave(c.node.role()), "modules")
 	return resp.AppendArray(b, 0)
+}
+
+// role is the node's at the moment.
+func (n *Node) role() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.following {
+		return "slave"
+	}
+	return n.config.Role
 }
 
 // hideSlave: HELLO says replica where INFO and ROLE say slave.
@@ -234,14 +244,15 @@ func (n *Node) clientList() string {
 // role answers for a master or, with anything else, for a replica whose master
 // is at an address reserved for documentation.
 func (c *call) role() []byte {
-	if c.node.config.Role == "master" {
+	role := c.node.role()
+	if role == "master" {
 		b := resp.AppendArray(nil, 3)
 		b = resp.AppendBulkString(b, "master")
 		b = resp.AppendInteger(b, 0)
 		return resp.AppendArray(b, 0)
 	}
 	b := resp.AppendArray(nil, 5)
-	b = bulks(b, c.node.config.Role, "192.0.2.9")
+	b = bulks(b, role, "192.0.2.9")
 	b = resp.AppendInteger(b, 6379)
 	b = bulks(b, "connected")
 	return resp.AppendInteger(b, 0)
@@ -249,9 +260,9 @@ func (c *call) role() []byte {
 
 // info is INFO with any number of sections; none is all.
 func (c *call) info() []byte {
-	n, cfg := c.node, c.node.config
+	n, cfg, role := c.node, c.node.config, c.node.role()
 	n.mu.Lock()
-	role, runID, history := n.config.Role, n.runID, n.history
+	runID, history := n.runID, n.history
 	uptime, clients := int(n.clock.Now().Sub(n.started).Seconds()), len(n.sessions)
 	n.mu.Unlock()
 

@@ -85,6 +85,8 @@ type Node struct {
 
 	mu        sync.Mutex // guards the following, and what session says
 	work      sync.Cond  // something changed that the executor waits for
+	errands   []func()   // see Between
+	did       sync.Cond  // an errand
 	listeners []net.Listener
 	addr      string
 	dbs       map[int]*DB
@@ -97,6 +99,7 @@ type Node struct {
 	seq       int // of the command that arrived last
 	timer     *time.Timer
 	runID     string
+	following bool    // see Follow
 	history   history // replication
 	started   time.Time
 
@@ -151,7 +154,7 @@ func NewNode(config NodeConfig) *Node {
 		started: time.Now().Add(-config.Age),
 	}
 	n.clock.told = n.recheckExpiry
-	n.work.L = &n.mu
+	n.work.L, n.did.L = &n.mu, &n.mu
 	n.wg.Go(n.execute)
 	return n
 }
@@ -306,9 +309,23 @@ func (n *Node) RestartDurably() {
 // other had, too. Connections stay. Those that track keys are told that all
 // keys were flushed, as at every full synchronisation.
 func (n *Node) Demote(kept ...string) {
-	n.DB().flush(kept...)
+	n.Resync(kept...)
+	n.Promote()
+}
+
+// Follow makes the node a replica of another (REPLICAOF), which refuses to
+// write. It has its own keys until Resync.
+func (n *Node) Follow() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.following = true
+}
+
+// Promote makes a replica a master again (REPLICAOF NO ONE).
+func (n *Node) Promote() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.following = false
 	n.history = history{newRunID(), newRunID()}
 }
 
@@ -332,7 +349,7 @@ func (n *Node) begin() {
 	}
 	n.loaded = make(map[string]bool)
 	n.tracked = tracking{}
-	n.nextID, n.paused = 0, false
+	n.nextID, n.paused, n.following = 0, false, false
 	n.runID, n.started = newRunID(), n.clock.Now()
 	n.history = history{id: newRunID()}
 	n.changed()
@@ -347,6 +364,23 @@ func (n *Node) FlushScripts() {
 
 // FlushAll deletes all keys of database 0, as FLUSHALL does.
 func (n *Node) FlushAll() { n.DB().flush() }
+
+// Resync gives a replica the keys of the other, which has some of its own.
+func (n *Node) Resync(kept ...string) { n.DB().flush(kept...) }
+
+// Between does something between two commands, as a server does what is not one,
+// and returns when it is done. On a paused node that is after Resume. What it
+// changes is pushed before a later reply. It must not be called by hooks and
+// scripts.
+func (n *Node) Between(do func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	done := false
+	n.errands = append(n.errands, func() { do(); done = true })
+	for n.changed(); !done && !n.closed; {
+		n.did.Wait()
+	}
+}
 
 // DropConns resets all connections. What was received is still executed.
 func (n *Node) DropConns() {

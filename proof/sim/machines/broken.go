@@ -46,6 +46,7 @@ var (
 	NoQuarantine         = byChance("no quarantine")                   // R23
 	ShortQuarantine      = byChance("short quarantine")                // R23: half as long
 	SealOfAnother        = byChance("seal of another process")         // R23: a seal counts even if it is another process's
+	HistoryIgnored       = byChance("history ignored")                 // R23: a process that was a replica meanwhile is the same
 	UptimeAmongSealed    = byChance("uptime among sealed nodes")       // R29: an emptied node counts as watched since its start
 	UptimeOfPromoted     = byChance("uptime of a promoted node")       // R29
 	UptimeWithoutMargin  = byChance("uptime without margin")           // R29

@@ -98,7 +98,9 @@ type reply struct {
 	kind replyKind
 	n    int
 	run  int64
-	mark model.Mark // one half of it
+	// process is the name of the process: run and the replication history.
+	process string
+	mark    model.Mark // one half of it
 
 	text   string // why a form is refused
 	record string // of fencing numbers; "" if there is none

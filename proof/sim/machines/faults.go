@@ -41,6 +41,7 @@ const (
 	wallBack   // or back
 	killProcess
 	flushAll // a server forgets all keys, and goes on: FLUSHALL. Only worlds that are made for it have it
+	demote   // a server is a replica of another for a moment, and has its seal then, but no locks. Not in all worlds
 	faultKinds
 )
 
@@ -49,7 +50,7 @@ var faultNames = [...]string{
 	"flush scripts", "close all", "close one", "slow link", "hold up", "hold down",
 	"hold connection", "lose touch", "reset", "refuse connections", "cut off", "clock back",
 	"clock ahead", "clock leap", "freeze", "suspend", "wall ahead", "wall back",
-	"kill process", "flush all",
+	"kill process", "flush all", "was a replica",
 }
 
 func (f fault) String() string { return faultNames[f] }
@@ -126,6 +127,12 @@ func (w *world) strike(f fault, s *server, p *process) (undo func()) {
 			return nil
 		}
 		s.forget(0)
+	case demote:
+		if s.durable || s.down+s.stopped > 0 {
+			return nil
+		}
+		w.disturbServer(s)
+		s.demote()
 	case clockBack, clockAhead, clockLeap:
 		if !w.turnClock(f, s) {
 			return nil

@@ -189,7 +189,7 @@ func (m *member) shook(r reply) {
 		m.run = strconv.FormatInt(r.run, 10)
 	}
 	m.uptime, m.promoted, m.met = r.uptime, r.promoted, m.process.now()
-	m.trust = m.trust.Meet(m.run, m.met)
+	m.trust = m.trust.Meet(r.process, m.met)
 	m.process.deployment.Part(m.index) // what was seen may be another process's
 	m.process.floors.Part(m.index)
 	m.judgeTrust()

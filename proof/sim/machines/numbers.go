@@ -95,7 +95,7 @@ func (m *member) sightFloor(g *glance) {
 	s := pure.Footing{Record: record, Known: err == nil, Run: m.trust.Run, Durable: m.trust.Durable}
 	who, _ := p.deployment.Identity()
 	seal := g.sighting.Seal
-	proved := g.sighting.What == pure.SealSeen && (s.Durable || seal.Run == m.trust.Run) && seal.Watched >= pure.NeedFor(p.maxTTL, drift)
+	proved := g.sighting.What == pure.SealSeen && m.trust.Believes(seal) && seal.Watched >= pure.NeedFor(p.maxTTL, drift)
 	if proved && seal.Identity == who && !p.quarantined.Has(m.index) {
 		s.Proof = seal.String()
 	}

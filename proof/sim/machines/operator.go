@@ -1,7 +1,6 @@
 package machines
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
@@ -18,7 +17,7 @@ func (w *world) operate() {
 	w.after(w.span(time.Second), w.operate)
 	sealed := 0
 	for _, s := range w.servers {
-		if r, ok := s.recorded(); ok && r.Floor != pure.NoFloor && (s.durable || r.Run == s.runID()) {
+		if r, ok := s.recorded(); ok && r.Floor != pure.NoFloor && (s.durable || r.Run == s.name()) {
 			sealed++
 		}
 	}
@@ -38,9 +37,9 @@ func (w *world) resetFence() {
 		if i == 0 {
 			who = seal.Identity
 		}
-		runs[i] = s.runID()
+		runs[i] = s.name()
 		if s.down+s.stopped > 0 || seal.Identity != who || who == (pure.Identity{}) ||
-			seal.Run != s.runID() && !s.durable || seal.Watched < pure.NeedFor(w.plan.ttl, drift) {
+			seal.Run != s.name() && !s.durable || seal.Watched < pure.NeedFor(w.plan.ttl, drift) {
 			return
 		}
 		seals[i] = seal
@@ -56,7 +55,7 @@ func (w *world) resetFence() {
 	}
 	for i, s := range w.servers {
 		w.after(w.span(20*ms), func() {
-			if s.down+s.stopped == 0 && s.runID() == runs[i] { // the connection still leads to it
+			if s.down+s.stopped == 0 && s.name() == runs[i] { // the connection still leads to it
 				s.giveFloor(givenFloor{seals[i].String(), runs[i], floor})
 			}
 		})
@@ -70,5 +69,3 @@ func (s *server) recorded() (r pure.Record, ok bool) {
 	r, err := pure.ParseRecord(text)
 	return r, err == nil
 }
-
-func (s *server) runID() string { return strconv.FormatInt(s.run, 10) }

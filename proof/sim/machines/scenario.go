@@ -223,6 +223,16 @@ func (s *scenario) drawKinds(r *rand.Rand) {
 	if s.fenced == 0 && s.sets == 0 && r.IntN(3) == 0 {
 		s.drawForms(r)
 	}
+	s.drawDemotions(r)
+}
+
+// drawDemotions lets servers be replicas for a moment, in some of the worlds in
+// which they forget.
+func (s *scenario) drawDemotions(r *rand.Rand) {
+	at := slices.Index(s.faults, forget)
+	if at >= 0 && !s.flushes && r.IntN(3) == 0 {
+		s.faults[at] = demote
+	}
 }
 
 func (s *scenario) numbers(r *rand.Rand) {

@@ -2,6 +2,7 @@ package machines
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redmux/redmux/internal/lua/model"
@@ -15,6 +16,7 @@ type server struct {
 	index int
 	clock clock
 	run   int64 // the run id; a new one after each start
+	lives int64 // replication history: a new one then, and when the server was a replica
 	past  past
 	keys  []key // by resource, and then permits
 	formKeys
@@ -64,7 +66,7 @@ func (s *server) begin(age time.Duration) {
 	s.past.promoted, s.past.replaces = false, false
 	s.startedAgo(age)
 	s.world.runs++
-	s.run = s.world.runs
+	s.run, s.lives = s.world.runs, s.world.runs
 	s.knowsScripts = true
 }
 
@@ -267,7 +269,7 @@ func (s *server) result(cmd *command) reply {
 		if s.hidesRun {
 			return reply{kind: isOK}
 		}
-		return reply{kind: isOK, run: s.run, uptime: s.second() - s.past.since, promoted: s.past.promoted}
+		return reply{kind: isOK, run: s.run, uptime: s.second() - s.past.since, promoted: s.past.promoted, process: s.name()}
 	case load:
 		s.knowsScripts = true
 		return reply{kind: isOK}
@@ -429,16 +431,50 @@ func (s *server) crash(since time.Duration) {
 	s.begin(0)
 }
 
+// name returns the name of the process, as clients that may ask for the run id
+// see it. A process that was a replica names its former history, too.
+func (s *server) name() string {
+	history := strconv.FormatInt(s.lives, 10)
+	if s.past.promoted {
+		history += ":0:1"
+	}
+	if s.world.broken.is(HistoryIgnored) {
+		history = ""
+	}
+	return pure.ProcessName(strconv.FormatInt(s.run, 10), history)
+}
+
+// demote makes the server a replica, and a master again. Its seal, its opening
+// and its record of numbers came back with the other's keys. Connections are
+// cut, as Sentinel does: what a server says on those that stay is left out here.
+func (s *server) demote() {
+	for _, c := range s.wires {
+		c.close()
+	}
+	s.wires = nil
+	s.forgetLocks(0)
+	for i := range s.numbers.last {
+		s.numbers.last[i].unwrite(0)
+	}
+	s.world.runs++
+	s.lives, s.past.promoted = s.world.runs, true
+}
+
 // forget forgets what was written after since.
 func (s *server) forget(since time.Duration) {
+	s.unwrite(since)
+	s.numbers.unwrite(since)
+	s.forgetLocks(since)
+}
+
+// forgetLocks forgets keys of locks that were written after since.
+func (s *server) forgetLocks(since time.Duration) {
 	for resource := range s.keys {
 		if k := &s.keys[resource]; k.attempt != nil && k.set >= since {
 			*k = key{}
 			s.forgot = s.world.now
 		}
 	}
-	s.unwrite(since)
-	s.numbers.unwrite(since)
 	if s.forgetForms(since) {
 		s.forgot = s.world.now
 	}

@@ -80,7 +80,7 @@ func TestEachBrokenPartIsFound(t *testing.T) {
 func TestEachRuleFinds(t *testing.T) {
 	for b, rule := range map[Broken]string{
 		QuorumLessOne: "order", StaleCounts: "order", PartKept: "deadlock", PartGranted: "part",
-		ReadersFewer: "exclusion", ReaderByClientsClock: "exclusion", DowngradeInTwo: "downgrade", TicketNotCompared: "turn",
+		HistoryIgnored: "exclusion", ReadersFewer: "exclusion", ReaderByClientsClock: "exclusion", DowngradeInTwo: "downgrade", TicketNotCompared: "turn",
 	} {
 		t.Run(string(b), func(t *testing.T) {
 			t.Parallel()
