@@ -15,6 +15,9 @@
  *  - A node restarts without memory at any moment, CRASHES times in all. What was on its way to it is lost with its
  *    connections, but not the replies that it had sent. All clients notice at once, and share one watch, as if a seal
  *    were written at once: a client that notices later counts the node later, so this is the most dangerous case.
+ *  - DEMOTIONS times a node is a replica for a moment, and takes the keys of another server for its own. Its process goes
+ *    on: what was on its way to it comes. No client counts what it grants after that, since the node says that its keys
+ *    went before it replies to anything later; the watch begins anew.
  *  - An attempt ends at any moment for any reason (refused, timed out, cancelled, released, its process gone), and its
  *    release is on its way to all nodes from then on.
  *
@@ -51,6 +54,9 @@
 #endif
 #ifndef CRASHES
 #define CRASHES 0
+#endif
+#ifndef DEMOTIONS
+#define DEMOTIONS 0
 #endif
 #ifndef LOSSES
 #define LOSSES 0 /* keys that vanish from a node that goes on: its clock steps, FLUSHALL, eviction, a failover */
@@ -132,6 +138,9 @@ typedef Client {
 Node node[N];
 Client client[CLIENTS];
 byte crashes;
+#if DEMOTIONS
+byte demotions;
+#endif
 #if LOSSES
 byte losses;
 #endif
@@ -493,6 +502,19 @@ inline restart(n) {
 #endif
 }
 
+#if DEMOTIONS
+inline demote(n) {
+	printf("node %d: was a replica for a moment\n", n);
+	demotions++;
+	drop(n);
+#ifdef DEMOTED_COUNTS
+	skip
+#else
+	node[n].barred = WATCH - DRIFT
+#endif
+}
+#endif
+
 #define CAN_VOTE(n, s) (node[n].claim[s] == GRANT && client[OWNER(s)].phase == TRYING)
 
 /* What may happen to one attempt at a node: its SET comes, the reply to it comes back, its release comes. */
@@ -536,6 +558,9 @@ end:	do
 	:: d_step { node[n].key != 0 && node[n].left <= DRIFT + LATE -> drop(n); printf("node %d: key expires\n", n); canonical() }
 #if CRASHES
 	:: d_step { crashes < CRASHES -> restart(n); canonical() }
+#endif
+#if DEMOTIONS
+	:: d_step { demotions < DEMOTIONS -> demote(n); canonical() }
 #endif
 #if LOSSES
 	:: d_step { node[n].key != 0 && losses < LOSSES -> losses++; drop(n); printf("node %d: loses the key\n", n); canonical() }

@@ -30,6 +30,10 @@ acquire-longer     | exclusion | complete       | exclusion | 2, 2 and 1 attempt
 restart            | exclusion | complete       | exclusion | 2, 2 and 1 attempts       | -DTRIES0=2 -DCRASHES=1                                    | full
 restart-longer     | exclusion | complete       | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DCRASHES=1 -DTTL0=4 -DTTL1=4                  | quick
 restart-twice      | exclusion | complete       | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DCRASHES=2 -DTTL0=3 -DTTL1=3                  | quick
+demoted            | exclusion | complete       | exclusion | 2, 2 and 1 attempts       | -DTRIES0=2 -DDEMOTIONS=1                                  | full
+demoted-twice      | exclusion | complete       | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DDEMOTIONS=2 -DTTL0=4 -DTTL1=4                | quick
+demoted-heal       | exclusion | complete       | exclusion, no gap | 2, 1 attempt each | -DTRIES0=1 -DEXTENDS=1 -DHEAL -DDEMOTIONS=1               | quick
+demoted-restart    | exclusion | complete       | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DDEMOTIONS=1 -DCRASHES=1                      | quick
 extend             | exclusion | complete       | exclusion, no gap | 2, 1 attempt each | -DTRIES0=1 -DEXTENDS=1                                    | quick
 extend-other-ttl   | exclusion | complete       | exclusion, no gap | 2, 1 attempt each | -DTRIES0=1 -DEXTENDS=1 -DTTL0=5 -DTTL1=3 -DTTLX=2         | quick
 extend-restart     | exclusion | complete       | exclusion, no gap | 2, 1 attempt each | -DTRIES0=1 -DEXTENDS=1 -DCRASHES=1 -DTTL0=3 -DTTL1=4      | quick
@@ -81,6 +85,7 @@ elapsed-read-early | exclusion | counterexample | exclusion | 2, 1 attempt each 
 no-drift           | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DNO_DRIFT                                     | quick
 late-counted       | exclusion | counterexample | exclusion | 2, 2 and 1 attempts       | -DTRIES0=2 -DLATE_COUNTED                                 | quick
 no-quarantine      | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DCRASHES=1 -DNO_QUARANTINE                    | quick
+demoted-counts     | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DDEMOTIONS=1 -DDEMOTED_COUNTS                 | quick
 short-quarantine   | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DCRASHES=1 -DWATCH=2                          | quick
 extend-expired     | exclusion | counterexample | no gap    | 2, 1 attempt each         | -DTRIES0=1 -DEXTENDS=1 -DEXTEND_EXPIRED                   | quick
 extend-shortens    | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DEXTENDS=1 -DSHORTENS -DTTL0=5 -DTTL1=3 -DTTLX=2 | quick
