@@ -68,7 +68,7 @@ func (c contest) arrangeAll(n *redistest.Node, life func(text string) time.Durat
 		return said
 	})
 	n.Script(lua.ExtendAll, func(keys, args []string, db *redistest.DB) any {
-		return model.ExtendAll(db, keys, args[0], life(args[1]))
+		return model.ExtendAll(db, keys, args[0], life(args[1]), life(args[2]))
 	})
 }
 

@@ -57,9 +57,9 @@ func TestCommandsOfSeveralResources(t *testing.T) {
 		require.NoError(t, err)
 		token := veil(new(tokens).next())
 		value := token.unveil().Reveal() + ":web-1"
-		got := c.appendAll(nil, &extendAllScript, all, &token, time.Second)
-		require.Equal(t, []string{"EVALSHA", extendAllScript.digest, "2", "p:" + name, "p:another", value, "1000"}, decoded(t, got.Bytes))
-		got = c.appendAll(nil, &releaseAllScript, all, &token, 0)
+		got := c.appendAll(nil, &extendAllScript, all, &token, time.Second, time.Minute)
+		require.Equal(t, []string{"EVALSHA", extendAllScript.digest, "2", "p:" + name, "p:another", value, "1000", "60000"}, decoded(t, got.Bytes))
+		got = c.appendAll(nil, &releaseAllScript, all, &token)
 		require.Equal(t, []string{"EVALSHA", releaseAllScript.digest, "2", "p:" + name, "p:another", value}, decoded(t, got.Bytes))
 	}
 }

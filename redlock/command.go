@@ -47,17 +47,24 @@ func appendReleaseMany(dst []byte, n int) []byte {
 }
 
 // appendExtendMany appends the head of the extension of n locks. Their keys
-// must follow, and then the token and the TTL of each.
+// must follow, and then the token and the two TTLs of each.
 func appendExtendMany(dst []byte, n int) []byte {
-	return appendScriptHead(dst, &extendManyScript, n, 3+3*n)
+	return appendScriptHead(dst, &extendManyScript, n, 3+4*n)
 }
 
-func (c *Client) appendExtend(dst []byte, resource string, token *veiled, ttl time.Duration) multiplex.Encoded {
-	return c.appendTimed(dst, &extendScript, resource, token, ttl)
+// appendExtend appends the extension of one lock. other is the TTL for a key
+// that has none.
+func (c *Client) appendExtend(dst []byte, resource string, token *veiled, ttl, other time.Duration) multiplex.Encoded {
+	e := c.appendTimed(dst, &extendScript, resource, token, ttl)
+	e.Bytes = appendMilliseconds(e.Bytes, other)
+	return e
 }
 
-func (c *Client) appendHeal(dst []byte, resource string, token *veiled, ttl time.Duration) multiplex.Encoded {
-	return c.appendTimed(dst, &healScript, resource, token, ttl)
+// appendHeal is appendExtend for a hold that sets missing keys again.
+func (c *Client) appendHeal(dst []byte, resource string, token *veiled, ttl, other time.Duration) multiplex.Encoded {
+	e := c.appendTimed(dst, &healScript, resource, token, ttl)
+	e.Bytes = appendMilliseconds(e.Bytes, other)
+	return e
 }
 
 // appendShorten appends the command that shortens what remains of a lock's key
@@ -74,20 +81,16 @@ func (c *Client) appendTimed(dst []byte, s *script, resource string, token *veil
 }
 
 // appendAll appends a script that takes the keys of a lock on several resources
-// and its token, and a time unless that is zero.
-func (c *Client) appendAll(dst []byte, s *script, all *form, token *veiled, t time.Duration) multiplex.Encoded {
-	arguments := 4 + len(all.names)
-	if t != 0 {
-		arguments++
-	}
-	dst = appendScriptHead(dst, s, len(all.names), arguments)
+// and its token, and some times.
+func (c *Client) appendAll(dst []byte, s *script, all *form, token *veiled, times ...time.Duration) multiplex.Encoded {
+	dst = appendScriptHead(dst, s, len(all.names), 4+len(all.names)+len(times))
 	from := len(dst)
 	for _, name := range all.names {
 		dst = c.appendKey(dst, name)
 	}
 	keys := multiplex.Part{From: from, To: len(dst), Keys: len(all.names)}
 	dst = c.appendValue(dst, token)
-	if t != 0 {
+	for _, t := range times {
 		dst = appendMilliseconds(dst, t)
 	}
 	return multiplex.Encoded{Bytes: dst, Key: keys}

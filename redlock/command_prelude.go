@@ -80,7 +80,7 @@ func (c *Client) prelude() (steps []conn.Step) {
 	}
 	const ofScript = "EVALSHA of a script with GET"
 	require(ofScript, release.Bytes, refused)
-	require(ofScript, c.appendExtend(nil, resource, &token, time.Second).Bytes, refused)
+	require(ofScript, c.appendExtend(nil, resource, &token, time.Second, time.Second).Bytes, refused)
 	if c.config.Fenced {
 		require("EVALSHA of a script with TIME", c.appendFenced(nil, &Lock{resource: resource, token: token, ttl: time.Second}), stale)
 		require(ofScript, resp.AppendCommand(nil, "EVALSHA", floorScript.digest, "2", key+fenceSuffix, key, "", pure.NoRun, "0"), refused)

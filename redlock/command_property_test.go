@@ -27,12 +27,12 @@ func TestCommandsAreReadBack_R19(t *testing.T) {
 
 		set := c.appendAcquire(nil, resource, &token, ttl)
 		release := c.appendRelease(nil, resource, &token)
-		extend := c.appendExtend(nil, resource, &token, ttl)
+		extend := c.appendExtend(nil, resource, &token, ttl, 2*ttl)
 		secret := token.unveil().Reveal()
 		want := [][]string{
 			{"SET", key, secret, "NX", "PX", milliseconds},
 			{"EVALSHA", releaseScript.digest, "1", key, secret},
-			{"EVALSHA", extendScript.digest, "1", key, secret, milliseconds},
+			{"EVALSHA", extendScript.digest, "1", key, secret, milliseconds, strconv.FormatInt(2*ttl.Milliseconds(), 10)},
 		}
 		for i := range releaseForms {
 			native := releaseForms[i].Append(nil, release)

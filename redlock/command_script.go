@@ -31,10 +31,10 @@ func (s script) withHead(arguments int) script {
 
 var (
 	releaseScript       = newScript(lua.Release).withHead(5)
-	extendScript        = newScript(lua.Extend).withHead(6)
+	extendScript        = newScript(lua.Extend).withHead(7)
 	releaseManyScript   = newScript(lua.ReleaseMany)
 	extendManyScript    = newScript(lua.ExtendMany)
-	healScript          = newScript(lua.Heal).withHead(6)
+	healScript          = newScript(lua.Heal).withHead(7)
 	shortenScript       = newScript(lua.Shorten).withHead(6)
 	acquireAllScript    = newScript(lua.AcquireAll)
 	releaseAllScript    = newScript(lua.ReleaseAll)

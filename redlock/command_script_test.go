@@ -65,7 +65,7 @@ func TestScripts(t *testing.T) {
 		"extend: ours, longer":      {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, "90000"}, 1, 90000, mine},
 		"extend: ours, shorter":     {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, "30000"}, 1, 60000, mine},
 		"extend: ours, a hair":      {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, "1"}, 1, 60000, mine},
-		"extend: ours, forever":     {[]string{"SET", "k", mine}, extendSource, []string{mine, "30000"}, 1, 86_400_000, mine},
+		"extend: ours, forever":     {[]string{"SET", "k", mine}, extendSource, []string{mine, "30000", "75000"}, 1, 75_000, mine},
 		"extend: another's, longer": {[]string{"SET", "k", others, "PX", "60000"}, extendSource, []string{mine, "90000"}, 0, 60000, others},
 		"extend: missing":           {nil, extendSource, []string{mine, "90000"}, 0, -2, ""},
 		"extend: expired":           {[]string{"SET", "k", mine, "PX", "1"}, extendSource, []string{mine, "90000"}, 0, -2, ""},
@@ -211,7 +211,7 @@ func TestExtendManyScript(t *testing.T) {
 		{[]string{mine, "PX", "60000"}, 30000, 1, 60000},
 		{nil, 90000, 0, -2},
 		{[]string{others, "PX", "60000"}, 90000, 0, 60000},
-		{[]string{mine}, 90000, 1, 86_400_000},
+		{[]string{mine}, 90000, 1, 120_000},
 		{[]string{mine + "x", "PX", "60000"}, 90000, 0, 60000},
 	}
 	sides := bothSides(t)
@@ -223,7 +223,7 @@ func TestExtendManyScript(t *testing.T) {
 			for i := range n {
 				state := states[(i+n)%len(states)]
 				keys, want = append(keys, fmt.Sprint("k", i)), append(want, state.answer)
-				args = append(args, mine, fmt.Sprint(state.want))
+				args = append(args, mine, fmt.Sprint(state.want), "120000")
 				if state.set != nil {
 					require.Equal(t, "OK", do(append([]string{"SET", keys[i]}, state.set...)...))
 				}
@@ -243,7 +243,7 @@ func TestExtendManyScript(t *testing.T) {
 	require.Equal(t, "OK", do("ACL", "SETUSER", "default", "-mget"))
 	extendManyAmongOddKeys(t, do)
 	require.Equal(t, "OK", do("ACL", "SETUSER", "default", "-get"))
-	require.Equal(t, []any{int64(-1), int64(-1)}, do("EVAL", extendManySource, "2", "a", "list", mine, "90000", mine, "90000"),
+	require.Equal(t, []any{int64(-1), int64(-1)}, do("EVAL", extendManySource, "2", "a", "list", mine, "90000", "90000", mine, "90000", "90000"),
 		"what cannot be read may be ours")
 }
 
@@ -252,7 +252,7 @@ func extendManyAmongOddKeys(t *testing.T, do func(...string) any) {
 	do("SET", "a", mine, "PX", "60000")
 	do("RPUSH", "list", mine)
 	require.Equal(t, []any{int64(0), int64(1), int64(0)},
-		do("EVAL", extendManySource, "3", "list", "a", "none", mine, "90000", mine, "90000", mine, "90000"))
+		do("EVAL", extendManySource, "3", "list", "a", "none", mine, "90000", "90000", mine, "90000", "90000", mine, "90000", "90000"))
 	require.Greater(t, do("PTTL", "a"), int64(60000))
 	require.EqualValues(t, -1, do("PTTL", "list"))
 }

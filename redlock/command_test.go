@@ -34,7 +34,7 @@ func TestCommandsCarryAnyNameWhole(t *testing.T) { // R19
 				{c.appendAcquire(nil, name, &token, 1500*ms).Bytes, []string{"SET", key, value, "NX", "PX", "1500"}},
 				{c.appendAcquire(nil, name, &token, pure.LongestTTL).Bytes, []string{"SET", key, value, "NX", "PX", "3153600000000"}},
 				{c.appendRelease(nil, name, &token).Bytes, []string{"EVALSHA", releaseScript.digest, "1", key, value}},
-				{c.appendExtend(nil, name, &token, ms).Bytes, []string{"EVALSHA", extendScript.digest, "1", key, value, "1"}},
+				{c.appendExtend(nil, name, &token, ms, 2*ms).Bytes, []string{"EVALSHA", extendScript.digest, "1", key, value, "1", "2"}},
 			} {
 				require.Equal(t, resp.AppendCommand(nil, x.want...), x.got, "byte for byte")
 				require.Equal(t, x.want, decoded(t, x.got), "by the decoder")

@@ -145,16 +145,16 @@ func (l *Lock) claimKind() *multiplex.ClaimKind {
 
 // extension returns the extension of a lock, and its kind.
 func (l *Lock) extension(room []byte, ttl time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
-	c := l.client
+	c, promised := l.client, l.promised(ttl)
 	switch l.form.what() {
 	case several:
-		return extendAllKind, c.appendAll(room, &extendAllScript, l.form, &l.token, ttl)
+		return extendAllKind, c.appendAll(room, &extendAllScript, l.form, &l.token, ttl, promised)
 	case reading:
 		return extendLockerKind, c.appendExtendRead(room, l, ttl)
 	case permit:
-		return extendLockerKind, c.appendExtendPermit(room, l, ttl)
+		return extendLockerKind, c.appendExtendPermit(room, l, ttl, promised)
 	}
-	return extendKind, c.appendExtend(room, l.resource, &l.token, ttl)
+	return extendKind, c.appendExtend(room, l.resource, &l.token, ttl, promised)
 }
 
 // release returns the release of the lock, encoded into room, and its kind.
@@ -163,7 +163,7 @@ func (l *Lock) release(room []byte) (kind *multiplex.ReleaseKind, command multip
 	command.TTL, command.Receipt = l.ttl, l.receipt
 	switch l.form.what() {
 	case several:
-		kind, command.Encoded = releaseAllKind, c.appendAll(room, &releaseAllScript, l.form, &l.token, 0)
+		kind, command.Encoded = releaseAllKind, c.appendAll(room, &releaseAllScript, l.form, &l.token)
 	case reading:
 		kind, command.Encoded = releaseLockerKind, c.appendReleaseRead(room, l)
 	case writing, permit:

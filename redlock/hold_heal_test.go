@@ -129,7 +129,7 @@ func TestScriptsOfHolds(t *testing.T) {
 	}{
 		"heal: ours, longer":        {[]string{mine, "PX", "60000"}, healSource, "90000", 1, 90000, mine},
 		"heal: ours, shorter":       {[]string{mine, "PX", "60000"}, healSource, "30000", 1, 60000, mine},
-		"heal: ours, forever":       {[]string{mine}, healSource, "30000", 1, 86_400_000, mine},
+		"heal: ours, forever":       {[]string{mine}, healSource, "30000", 1, 120_000, mine},
 		"heal: another's":           {[]string{others, "PX", "60000"}, healSource, "90000", 0, 60000, others},
 		"heal: an empty value":      {[]string{"", "PX", "60000"}, healSource, "90000", 0, 60000, ""},
 		"heal: missing":             {nil, healSource, "90000", 2, 90000, mine},
@@ -145,7 +145,7 @@ func TestScriptsOfHolds(t *testing.T) {
 				if c.set != nil {
 					require.Equal(t, "OK", do(append([]string{"SET", "k"}, c.set...)...))
 				}
-				require.Equal(t, c.answer, do("EVAL", c.script, "1", "k", mine, c.ttl))
+				require.Equal(t, c.answer, do("EVAL", c.script, "1", "k", mine, c.ttl, "120000"))
 				left := do("PTTL", "k").(int64)
 				if c.left > 0 {
 					require.LessOrEqual(t, left, c.left)

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A key whose TTL was removed by hand gets one again from the next renewal, so
-// that the lock ends some day if its client dies. The TTL is never shorter than
-// what a copy of the lock was promised, or another holder of the same set.
+// A key whose TTL was removed by hand gets the hold's again from the next
+// renewal, so that the lock ends if its client dies. The TTL is never shorter
+// than what a copy of the lock was promised, or another holder of the same set.
 func TestPersistByHandIsMended_R10(t *testing.T) {
 	servers := redistest.Servers(t, 3, redistest.OverTCP)
 	var urls []string
@@ -30,12 +30,19 @@ func TestPersistByHandIsMended_R10(t *testing.T) {
 		require.NoError(t, err)
 		return n.(int64)
 	}
+	config.Fenced = true
+	fenced, err := redlock.New(t.Context(), config)
+	require.NoError(t, err)
+	defer fenced.Close(context.Background())
 	short := redlock.HoldOptions{TTL: 1500 * time.Millisecond}
 	for name, kind := range map[string]struct {
 		take func() (*redlock.Hold, error)
 		keys []string
 	}{
 		"plain":   {func() (*redlock.Hold, error) { return c.TryHold(t.Context(), "plain", short) }, []string{"plain"}},
+		"fenced":  {func() (*redlock.Hold, error) { return fenced.TryHold(t.Context(), "fenced", short) }, []string{"fenced"}},
+		"fair":    {func() (*redlock.Hold, error) { return c.Fair("fair").Hold(t.Context(), short) }, []string{"fair"}},
+		"waited":  {func() (*redlock.Hold, error) { return c.Hold(t.Context(), "waited", short) }, []string{"waited"}},
 		"several": {func() (*redlock.Hold, error) { return c.TryHoldAll(t.Context(), []string{"a", "b"}, short) }, []string{"a", "b"}},
 		"healing": {func() (*redlock.Hold, error) {
 			return c.TryHold(t.Context(), "healing", redlock.HoldOptions{TTL: short.TTL, Heal: true})
@@ -54,13 +61,40 @@ func TestPersistByHandIsMended_R10(t *testing.T) {
 			}
 			for _, key := range kind.keys {
 				require.Eventually(t, func() bool { return number("PTTL", key) > 0 }, 10*time.Second, 20*time.Millisecond, key)
-				require.Greater(t, time.Duration(number("PTTL", key))*time.Millisecond, h.Validity()-100*time.Millisecond)
+				left := time.Duration(number("PTTL", key)) * time.Millisecond
+				require.Greater(t, left, h.Validity()-100*time.Millisecond)
+				require.LessOrEqual(t, left, short.TTL+time.Second, "%s: a record outlives its holders by a second", key)
+				t.Logf("%s: %v of %v", key, left, short.TTL)
 			}
 			require.NoError(t, h.Err())
 			require.NoError(t, h.Release(t.Context()))
 		})
 	}
 
+	t.Run("a copy of a hold's lock was promised more", func(t *testing.T) {
+		h, err := c.TryHold(t.Context(), "current", short)
+		require.NoError(t, err)
+		longer, err := h.Current().Extend(t.Context(), 20*time.Second)
+		require.NoError(t, err)
+		number("PERSIST", "current")
+		require.Eventually(t, func() bool { return number("PTTL", "current") > 0 }, 10*time.Second, 20*time.Millisecond)
+		require.Greater(t, number("PTTL", "current"), longer.Validity().Milliseconds()-100)
+		require.LessOrEqual(t, number("PTTL", "current"), int64(20_000))
+		require.NoError(t, h.Release(t.Context()))
+	})
+	t.Run("the token was shown", func(t *testing.T) {
+		h, err := c.TryHold(t.Context(), "shown", short)
+		require.NoError(t, err)
+		heir, err := fenced.Adopt("shown", h.Current().Token(), short.TTL, h.Until())
+		require.NoError(t, err)
+		heir, err = heir.Extend(t.Context(), 20*time.Second)
+		require.NoError(t, err)
+		number("PERSIST", "shown")
+		require.Eventually(t, func() bool { return number("PTTL", "shown") > 0 }, 10*time.Second, 20*time.Millisecond)
+		require.Greater(t, number("PTTL", "shown"), heir.Validity().Milliseconds())
+		require.LessOrEqual(t, number("PTTL", "shown"), redlock.DefaultMaxTTL.Milliseconds(), "the longest of any client")
+		require.NoError(t, h.Release(t.Context()))
+	})
 	t.Run("a copy was promised more", func(t *testing.T) {
 		lock, err := c.TryAcquire(t.Context(), "copy", time.Second)
 		require.NoError(t, err)
@@ -70,6 +104,7 @@ func TestPersistByHandIsMended_R10(t *testing.T) {
 		_, err = lock.Extend(t.Context(), time.Second)
 		require.NoError(t, err)
 		require.Greater(t, number("PTTL", "copy"), longer.Validity().Milliseconds())
+		require.LessOrEqual(t, number("PTTL", "copy"), redlock.DefaultMaxTTL.Milliseconds(), "the longest of any client")
 	})
 	t.Run("another reader was promised more", func(t *testing.T) {
 		long, err := c.RW("two").Read().TryAcquire(t.Context(), 20*time.Second)

@@ -17,7 +17,7 @@ func (h *Hold) renewLocked(begun instant, room []byte, inbox *multiplex.Outcomes
 	}
 	kind := healKind
 	if h.options.Heal {
-		command.Encoded = c.appendHeal(room, h.lock.resource, &h.lock.token, h.lock.ttl)
+		command.Encoded = c.appendHeal(room, h.lock.resource, &h.lock.token, h.lock.ttl, h.lock.promised(h.lock.ttl))
 	} else {
 		kind, command.Encoded = h.lock.extension(room, h.lock.ttl)
 	}

@@ -138,6 +138,25 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	return longer, nil
 }
 
+// promised returns the longest TTL that this lock, or a copy of it, may have
+// been granted, if the TTL is asked for now: what an extension gives to a key
+// that has lost its own (PERSIST by hand), so that none ends too early (R10).
+// Copies within the client share a tenure, which knows. Others are not known:
+// those of a lock without a tenure, and in another process, once the token was
+// read. Then MaxTTL bounds what they asked for; where TTLs have no such bound,
+// it is a day at least.
+func (l *Lock) promised(ttl time.Duration) time.Duration {
+	if l.tenure != nil {
+		if state, longest := l.tenure.load(); state < tenureShown {
+			return max(ttl, longest)
+		}
+	}
+	if config := l.client.config; config.MaxTTL > 0 && !config.Allow.OtherMaxTTL {
+		return config.MaxTTL
+	}
+	return max(ttl, l.ttl, 24*time.Hour)
+}
+
 // Release releases the lock on every node (R9). The command is queued for all
 // nodes before Release returns, even if ctx has ended, and is completed without
 // the caller. The error is nil if a quorum still held the lock; ErrNotHeld if

@@ -29,8 +29,8 @@ func TestOwnerIsPartOfTheValue(t *testing.T) {
 		}{
 			{c.appendAcquire(nil, "r", &token, time.Second).Bytes, []string{"SET", "p:r", value, "NX", "PX", "1000"}},
 			{c.appendRelease(nil, "r", &token).Bytes, []string{"EVALSHA", releaseScript.digest, "1", "p:r", value}},
-			{c.appendExtend(nil, "r", &token, ms).Bytes, []string{"EVALSHA", extendScript.digest, "1", "p:r", value, "1"}},
-			{c.appendHeal(nil, "r", &token, ms).Bytes, []string{"EVALSHA", healScript.digest, "1", "p:r", value, "1"}},
+			{c.appendExtend(nil, "r", &token, ms, 2*ms).Bytes, []string{"EVALSHA", extendScript.digest, "1", "p:r", value, "1", "2"}},
+			{c.appendHeal(nil, "r", &token, ms, 2*ms).Bytes, []string{"EVALSHA", healScript.digest, "1", "p:r", value, "1", "2"}},
 			{c.appendShorten(nil, "r", &token, ms).Bytes, []string{"EVALSHA", shortenScript.digest, "1", "p:r", value, "1"}},
 			{claimForms[0].Append(nil, c.appendAcquire(nil, "r", &token, time.Second)), []string{"SET", "p:r", value, "NX", "PX", "1000", "GET"}},
 		} {

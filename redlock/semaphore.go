@@ -179,11 +179,11 @@ func (c *Client) appendPermit(dst []byte, l *Lock) []byte {
 	return append(dst, "\r\n"...)
 }
 
-func (c *Client) appendExtendPermit(dst []byte, l *Lock, ttl time.Duration) multiplex.Encoded {
-	dst = appendScriptHead(dst, &extendPermitScript, 2, 3+2+3)
+func (c *Client) appendExtendPermit(dst []byte, l *Lock, ttl, other time.Duration) multiplex.Encoded {
+	dst = appendScriptHead(dst, &extendPermitScript, 2, 3+2+4)
 	dst = c.appendPermit(dst, l)
 	dst = c.appendKeyWith(dst, l.resource, permitsSuffix)
 	dst = c.appendValue(dst, &l.token)
-	dst = appendMilliseconds(dst, ttl)
+	dst = appendMilliseconds(appendMilliseconds(dst, ttl), other)
 	return multiplex.Encoded{Bytes: appendInteger(dst, int64(l.form.permits))}
 }

@@ -157,7 +157,7 @@ func TestSetsOutliveWhatIsInThem(t *testing.T) {
 		"extend read":   {"w:readers", rwCall(lua.Read, "x", "50000"), rwCall(lua.ExtendRead, "x", "100000")},
 		"downgrade":     {"w:readers", []string{"SET", "w", "x"}, rwCall(lua.Downgrade, "x", "y", "100000")},
 		"permit":        {"s:permits", nil, permitCall("0", "x", "100000", "2", "0")},
-		"extend permit": {"s:permits", []string{"SET", "s#0", "x", "PX", "50000"}, []string{"EVAL", lua.ExtendPermit, "2", "s#0", "s:permits", "x", "100000", "2"}},
+		"extend permit": {"s:permits", []string{"SET", "s#0", "x", "PX", "50000"}, []string{"EVAL", lua.ExtendPermit, "2", "s#0", "s:permits", "x", "100000", "100000", "2"}},
 	} {
 		do("FLUSHALL")
 		if c.prepare != nil {
@@ -234,11 +234,14 @@ func TestSemaphoreScripts(t *testing.T) {
 			// A mark that is half as long as another is due for renewal by that.
 			command = permitCall(n, value, ttl, permits, strconv.Itoa(r.IntN(3)*100_000_000))
 		case 3:
-			command = []string{"EVAL", lua.ExtendPermit, "2", "s#" + n, "s:permits", value, ttl, permits}
+			command = []string{"EVAL", lua.ExtendPermit, "2", "s#" + n, "s:permits", value, ttl, "950000000", permits}
 		case 4:
 			command = []string{"EVAL", lua.ReleaseMarked, "2", "s#" + n, "s:mark", value}
 		default:
 			command = []string{"DEL", []string{"s#" + n, "s#" + n, "s:permits"}[r.IntN(3)]}
+			if r.IntN(4) == 0 {
+				command = []string{"SET", "s#" + n, value} // as after PERSIST
+			}
 		}
 		real, err := server.Do(command...)
 		require.NoError(t, err, "%q", command)
@@ -265,7 +268,7 @@ func TestNumbersOfPermitsEnd(t *testing.T) { bothSides(t, testNumbersOfPermitsEn
 func testNumbersOfPermitsEnd(t *testing.T, do func(args ...string) any, unit time.Duration) {
 	one, more, many := inMS(unit), inMS(5*unit/2), inMS(1000*unit)
 	extend := func(n, value, ttl, permits string) []string {
-		return []string{"EVAL", lua.ExtendPermit, "2", "s#" + n, "s:permits", value, ttl, permits}
+		return []string{"EVAL", lua.ExtendPermit, "2", "s#" + n, "s:permits", value, ttl, ttl, permits}
 	}
 	least := func() any {
 		said, _ := do("EVAL", lua.LookPermits, "1", "s:permits", "s#", "0").([]any)
@@ -331,7 +334,7 @@ func TestPermitsAtMaxmemory_R25(t *testing.T) {
 		return said
 	}
 	extend := func(ttl string) any {
-		return do("EVAL", lua.ExtendPermit, "2", "s#1", "s:permits", "x", ttl, "3")
+		return do("EVAL", lua.ExtendPermit, "2", "s#1", "s:permits", "x", ttl, ttl, "3")
 	}
 	require.EqualValues(t, 1, do(permitCall("0", "x", "1", "2", "0")...))
 	require.EqualValues(t, 1, do(permitCall("1", "x", "10000", "3", "0")...))

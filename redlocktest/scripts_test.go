@@ -54,13 +54,16 @@ func randomCommand(r *rand.Rand) []string {
 	case 0:
 		return []string{"SET", key(), token(), "NX", "PX", ttl()}
 	case 1:
+		if r.IntN(2) == 0 {
+			return []string{"SET", key(), token()} // as after PERSIST
+		}
 		return []string{"GET", key()}
 	case 2:
 		return one(lua.Release, token())
 	case 3:
-		return one(lua.Extend, token(), ttl())
+		return one(lua.Extend, token(), ttl(), ttl())
 	case 4:
-		return one(lua.Heal, token(), ttl())
+		return one(lua.Heal, token(), ttl(), ttl())
 	case 5:
 		return one(lua.Shorten, token(), ttl())
 	case 6:
@@ -70,14 +73,14 @@ func randomCommand(r *rand.Rand) []string {
 	case 10:
 		return all(lua.ReleaseAll, token())
 	case 11:
-		return all(lua.ExtendAll, token(), ttl())
+		return all(lua.ExtendAll, token(), ttl(), ttl())
 	case 8:
 		if r.IntN(2) == 0 {
 			return []string{"SET", key(), strings.Repeat("long", 300), "PX", ttl()}
 		}
 		return one(lua.Look)
 	default:
-		return []string{"EVAL", lua.ExtendMany, "2", "a", "b", token(), ttl(), token(), ttl()}
+		return []string{"EVAL", lua.ExtendMany, "2", "a", "b", token(), ttl(), ttl(), token(), ttl(), ttl()}
 	}
 }
 

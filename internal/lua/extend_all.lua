@@ -1,7 +1,7 @@
 -- Compares and lengthens the keys of one lock (R10). Returns 1 if all have the
 -- token ARGV[1], and 0, with nothing changed, if one is another's, missing or
--- not a string. Sets the TTL ARGV[2] where it exceeds the remaining one, as
--- extend.lua does.
+-- not a string. Sets the TTL ARGV[2] where it exceeds the remaining one, and
+-- ARGV[3] where there is none, as extend.lua does.
 for i = 1, #KEYS do
   local value = redis.pcall('GET', KEYS[i])
   if value ~= ARGV[1] then
@@ -14,8 +14,7 @@ end
 for i = 1, #KEYS do
   local rest = redis.call('PTTL', KEYS[i])
   if rest == -1 then
-    -- See extend.lua.
-    redis.call('PEXPIRE', KEYS[i], math.max(ARGV[2], 86400000))
+    redis.call('PEXPIRE', KEYS[i], ARGV[3])
   elseif rest < tonumber(ARGV[2]) then
     redis.call('PEXPIRE', KEYS[i], ARGV[2])
   end

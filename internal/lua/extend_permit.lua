@@ -1,8 +1,8 @@
 -- Compares and lengthens a permit (R10), and moves the end of the client's
 -- number in the record of how many permits there are.
--- KEYS: the permit, and the record, as acquire_permit.lua has it. ARGV: the
--- value, and the TTL in ms; and how many permits there are by this client.
--- Returns as extend.lua does.
+-- KEYS: the permit, and the record, as acquire_permit.lua has it. ARGV: those of
+-- extend.lua, and how many permits there are by this client. Returns as
+-- extend.lua does.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local value = redis.pcall('GET', KEYS[1])
@@ -15,14 +15,14 @@ end
 local rest = redis.call('PTTL', KEYS[1])
 local ttl = math.max(rest, tonumber(ARGV[2]))
 if rest == -1 then
-  ttl = math.max(ttl, 86400000) -- see extend.lua
+  ttl = tonumber(ARGV[3])
 end
 -- PEXPIRE comes first, also where nothing is left to lengthen: after it, a
 -- server at maxmemory executes ZADD too (R25).
 redis.call('PEXPIRE', KEYS[1], ttl)
 -- A record that was lost begins anew with this number. That keeps the promise
 -- for this permit, and can only refuse more than before.
-redis.call('ZADD', KEYS[2], 'GT', now + ttl, ARGV[3])
+redis.call('ZADD', KEYS[2], 'GT', now + ttl, ARGV[4])
 local stays = ttl + 1000
 rest = redis.call('PTTL', KEYS[2])
 if rest == -1 then -- it is new, or PERSIST took its TTL, which others need

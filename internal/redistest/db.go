@@ -105,7 +105,7 @@ func (db *DB) DeleteIf(key, value string) bool {
 // ExtendIf reports whether the key holds value, and if so lengthens its
 // remaining time, as an extension does (R10). It never shortens it.
 func (db *DB) ExtendIf(key, value string, ttl time.Duration) bool {
-	return model.Extend(db, key, value, ttl) == 1
+	return model.Extend(db, key, value, ttl, ttl) == 1
 }
 
 // Keys returns the living keys, sorted.

@@ -18,11 +18,15 @@ func (n *Node) Teach() {
 	n.Script(lua.Release, Release)
 	n.Script(lua.ReleaseMany, Each(1, Release))
 	n.Script(lua.Extend, Extend)
-	n.Script(lua.ExtendMany, Each(2, Extend))
-	n.Script(lua.Heal, timed(model.Heal[string, string]))
+	n.Script(lua.ExtendMany, Each(3, Extend))
+	n.Script(lua.Heal, extending(model.Heal[string, string]))
 	n.Script(lua.Shorten, timed(model.Shorten[string, string]))
 	n.Script(lua.AcquireAll, acquireAll)
-	n.Script(lua.ExtendAll, timedAll(model.ExtendAll[string, string]))
+	n.Script(lua.ExtendAll, func(keys, args []string, db *DB) any {
+		return extending(func(db model.Keys[string, string], _, token string, ttl, other time.Duration) int {
+			return model.ExtendAll(db, keys, token, ttl, other)
+		})(keys, args, db)
+	})
 	n.Script(lua.ReleaseAll, func(keys, args []string, db *DB) any { return model.ReleaseAll(db, keys, args[0]) })
 	n.Script(lua.Look, look)
 	n.Script(lua.Seal, WriteSeal)
@@ -37,10 +41,28 @@ func (n *Node) Teach() {
 // Release is what release.lua does: KEYS[1] and its token.
 func Release(keys, args []string, db *DB) any { return model.Release(db, keys[0], args[0]) }
 
-// Extend is what extend.lua does: KEYS[1], its token, and the TTL in
-// milliseconds.
+// Extend is what extend.lua does: KEYS[1], its token, the TTL in milliseconds,
+// and the one for a key that has none.
 func Extend(keys, args []string, db *DB) any {
-	return timed(model.Extend[string, string])(keys, args, db)
+	return extending(model.Extend[string, string])(keys, args, db)
+}
+
+// extending is timed for a script that is also given a TTL for keys that have
+// none. If that is missing, it is the other one.
+func extending(do func(db model.Keys[string, string], key, token string, ttl, other time.Duration) int) Script {
+	return func(keys, args []string, db *DB) any {
+		other := args[1]
+		if len(args) > 2 {
+			other = args[2]
+		}
+		left, err := milliseconds(other)
+		if err != nil {
+			return err
+		}
+		return timed(func(db model.Keys[string, string], key, token string, ttl time.Duration) int {
+			return do(db, key, token, ttl, left)
+		})(keys, args, db)
+	}
 }
 
 // acquireAll is what acquire_all.lua does: the keys, their token, and the TTL

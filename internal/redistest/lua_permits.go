@@ -13,11 +13,12 @@ func (n *Node) teachPermits() {
 	n.Script(lua.AcquirePermit, acquirePermit)
 	n.Script(lua.ExtendPermit, func(keys, args []string, db *DB) any {
 		ttl, errTTL := milliseconds(args[1])
-		permits, errPermits := strconv.Atoi(args[2])
-		if err := errors.Join(errTTL, errPermits); err != nil {
+		other, errOther := milliseconds(args[2])
+		permits, errPermits := strconv.Atoi(args[3])
+		if err := errors.Join(errTTL, errOther, errPermits); err != nil {
 			return err
 		}
-		return model.ExtendPermit(db, keys[0], keys[1], args[0], ttl, permits, db.clock.Now())
+		return model.ExtendPermit(db, keys[0], keys[1], args[0], ttl, other, permits, db.clock.Now())
 	})
 	n.Script(lua.ReleaseMarked, func(keys, args []string, db *DB) any {
 		return model.ReleaseMarked(db, keys[0], keys[1], args[0])

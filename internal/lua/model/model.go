@@ -30,27 +30,25 @@ func Release[K, V comparable](db Keys[K, V], key K, token V) int {
 	return 1
 }
 
-// Extend does what extend.lua does: it lengthens, and never shortens (R10).
-func Extend[K, V comparable](db Keys[K, V], key K, token V, ttl time.Duration) int {
+// Extend does what extend.lua does: it lengthens, and never shortens (R10). A
+// key without a TTL gets the other one.
+func Extend[K, V comparable](db Keys[K, V], key K, token V, ttl, other time.Duration) int {
 	if !holds(db, key, token) {
 		return 0
 	}
 	switch left, _ := db.TTL(key); {
 	case left == 0:
-		db.Expire(key, max(ttl, day))
+		db.Expire(key, other)
 	case left < ttl:
 		db.Expire(key, ttl)
 	}
 	return 1
 }
 
-// day is the least TTL of a key that had lost its own.
-const day = 24 * time.Hour
-
 // Heal does what heal.lua does: it extends a key, or sets a missing one again.
-func Heal[K, V comparable](db Keys[K, V], key K, token V, ttl time.Duration) int {
+func Heal[K, V comparable](db Keys[K, V], key K, token V, ttl, other time.Duration) int {
 	if _, there := db.Get(key); there {
-		return Extend(db, key, token, ttl)
+		return Extend(db, key, token, ttl, other)
 	}
 	db.Set(key, token, ttl)
 	return 2
@@ -93,14 +91,14 @@ func ReleaseAll[K, V comparable](db Keys[K, V], keys []K, token V) int {
 }
 
 // ExtendAll is extend_all.lua: it lengthens all, or none.
-func ExtendAll[K, V comparable](db Keys[K, V], keys []K, token V, ttl time.Duration) int {
+func ExtendAll[K, V comparable](db Keys[K, V], keys []K, token V, ttl, other time.Duration) int {
 	for _, key := range keys {
 		if !holds(db, key, token) {
 			return 0
 		}
 	}
 	for _, key := range keys {
-		Extend(db, key, token, ttl)
+		Extend(db, key, token, ttl, other)
 	}
 	return 1
 }

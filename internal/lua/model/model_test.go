@@ -29,7 +29,8 @@ func (k keys) Expire(name string, ttl time.Duration) bool {
 	return true
 }
 
-// What each script answers and leaves, for a token "a" and a TTL of 5 s.
+// What each script answers and leaves, for a token "a" and a TTL of 5 s, or 8 s
+// for a key that has lost its own.
 func TestModel(t *testing.T) {
 	const s = time.Second
 	none := key{}
@@ -44,7 +45,7 @@ func TestModel(t *testing.T) {
 		{"another's", key{"b", s}, 0, 0, 0, 0, key{"b", s}, key{"b", s}, key{"b", s}, key{"b", s}},
 		{"ours, ends first", key{"a", s}, 1, 1, 1, 1, none, key{"a", 5 * s}, key{"a", 5 * s}, key{"a", s}},
 		{"ours, ends later", key{"a", 9 * s}, 1, 1, 1, 1, none, key{"a", 9 * s}, key{"a", 9 * s}, key{"a", 5 * s}},
-		{"ours, for ever", key{"a", 0}, 1, 1, 1, 1, none, key{"a", day}, key{"a", day}, key{"a", 5 * s}},
+		{"ours, for ever", key{"a", 0}, 1, 1, 1, 1, none, key{"a", 8 * s}, key{"a", 8 * s}, key{"a", 5 * s}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			run := func(want int, left key, do func(db Keys[string, string]) int) {
@@ -57,8 +58,8 @@ func TestModel(t *testing.T) {
 				assert.Equal(t, left, db["k"])
 			}
 			run(c.release, c.released, func(db Keys[string, string]) int { return Release(db, "k", "a") })
-			run(c.extend, c.extended, func(db Keys[string, string]) int { return Extend(db, "k", "a", 5*s) })
-			run(c.heal, c.healed, func(db Keys[string, string]) int { return Heal(db, "k", "a", 5*s) })
+			run(c.extend, c.extended, func(db Keys[string, string]) int { return Extend(db, "k", "a", 5*s, 8*s) })
+			run(c.heal, c.healed, func(db Keys[string, string]) int { return Heal(db, "k", "a", 5*s, 8*s) })
 			run(c.shorten, c.shortened, func(db Keys[string, string]) int { return Shorten(db, "k", "a", 5*s) })
 		})
 	}

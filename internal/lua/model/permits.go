@@ -93,8 +93,8 @@ func FreePermits(free []int) string {
 }
 
 // ExtendPermit is extend_permit.lua.
-func ExtendPermit(db Keys[string, string], key, record, value string, ttl time.Duration, permits int, now time.Time) int {
-	if Extend(db, key, value, ttl) == 0 {
+func ExtendPermit(db Keys[string, string], key, record, value string, ttl, other time.Duration, permits int, now time.Time) int {
+	if Extend(db, key, value, ttl, other) == 0 {
 		return 0
 	}
 	left, _ := db.TTL(key)

@@ -369,9 +369,9 @@ func (s *server) script(cmd *command) reply {
 	case cmd.op == release:
 		n = model.Release(db, resource, a.token)
 	case cmd.op == heal:
-		n = model.Heal(db, resource, a.token, cmd.ttl)
+		n = model.Heal(db, resource, a.token, cmd.ttl, cmd.ttl)
 	default:
-		n = model.Extend(db, resource, a.token, cmd.ttl)
+		n = model.Extend(db, resource, a.token, cmd.ttl, cmd.ttl)
 	}
 	return reply{kind: isInteger, n: n}
 }
@@ -383,10 +383,10 @@ func (s *server) scriptAll(cmd *command) int {
 	case cmd.op == release:
 		return model.ReleaseAll(db, a.resources, a.token)
 	case s.world.broken.is(PartExtended):
-		model.Extend(db, a.resources[0], a.token, cmd.ttl)
+		model.Extend(db, a.resources[0], a.token, cmd.ttl, cmd.ttl)
 		return 1
 	}
-	return model.ExtendAll(db, a.resources, a.token, cmd.ttl)
+	return model.ExtendAll(db, a.resources, a.token, cmd.ttl, cmd.ttl)
 }
 
 // A store is the keys of a server as a script sees them, for one command.

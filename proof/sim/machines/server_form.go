@@ -133,7 +133,7 @@ func (s *server) runWriter(cmd *command, db *formTexts, value string) int {
 		}
 		return model.ReleaseMarked(db, formKey, markKey, value)
 	case cmd.op == extend:
-		return model.Extend(db, formKey, value, cmd.ttl)
+		return model.Extend(db, formKey, value, cmd.ttl, cmd.ttl)
 	}
 	n, _ := model.Write(db, rwKeys, value, cmd.ttl, own, f.mark, s.unix())
 	return n
@@ -150,7 +150,7 @@ func (s *server) runPermit(cmd *command, db *formTexts, value string) reply {
 	case release:
 		return reply{kind: isInteger, n: model.ReleaseMarked(db, name, markKey, value)}
 	case extend:
-		return reply{kind: isInteger, n: model.ExtendPermit(db, name, permitsKey, value, cmd.ttl, f.permits, s.unix())}
+		return reply{kind: isInteger, n: model.ExtendPermit(db, name, permitsKey, value, cmd.ttl, cmd.ttl, f.permits, s.unix())}
 	}
 	granted, free, ok := model.AcquirePermit(db, model.Permit{
 		Key: name, Record: permitsKey, Mark: markKey, Value: value, TTL: cmd.ttl,
@@ -187,7 +187,7 @@ func (s *server) runFair(cmd *command, db *formTexts, value string) reply {
 	case release:
 		return reply{kind: isInteger, n: model.ReleaseFair(db, formKey, queueKey, turnKey, leaseKeys+waiter, value, waiter, f.granted)}
 	case extend:
-		return reply{kind: isInteger, n: model.Extend(db, formKey, value, cmd.ttl)}
+		return reply{kind: isInteger, n: model.Extend(db, formKey, value, cmd.ttl, cmd.ttl)}
 	}
 	mode := f.mode
 	if mode == "new" && s.world.broken.is(TicketNotCompared) {

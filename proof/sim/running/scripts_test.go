@@ -34,9 +34,9 @@ func teach(n *redistest.Node, b broken) {
 	}
 	if b.shortens {
 		n.Script(lua.Extend, extendAnyway)
-		n.Script(lua.ExtendMany, redistest.Each(2, extendAnyway))
+		n.Script(lua.ExtendMany, redistest.Each(3, extendAnyway))
 		n.Script(lua.Heal, func(keys, args []string, db *redistest.DB) any {
-			if model.Heal(db, keys[0], args[0], milliseconds(args[1])) == 2 {
+			if model.Heal(db, keys[0], args[0], milliseconds(args[1]), milliseconds(args[2])) == 2 {
 				return 2
 			}
 			return extendAnyway(keys, args, db)
