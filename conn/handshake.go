@@ -250,17 +250,18 @@ func isOK(v resp.Value) error {
 
 // tolerate returns the check of an optional command: an error, null, or a reply
 // of another type than read takes leaves unknown what was asked (R22). If read
-// is nil, nothing was asked.
+// is nil, nothing was asked, and no reply matters.
 //
-// If the node cannot answer at the moment, the check still fails, so that the
-// dial is repeated: otherwise the run id would stay unknown for the life of the
-// connection.
+// If the node cannot answer a question at the moment, the check still fails, so
+// that the dial is repeated: otherwise the run id would stay unknown for the
+// life of the connection.
 func tolerate(read func(v resp.Value) error) func(v resp.Value) error {
 	return func(v resp.Value) error {
 		switch {
+		case read == nil:
 		case ClassOf(v).Passing():
 			return errRefused
-		case !v.IsError() && read != nil:
+		case !v.IsError():
 			_ = read(v)
 		}
 		return nil
