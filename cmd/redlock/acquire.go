@@ -51,16 +51,16 @@ func (c *acquireCommand) acquire(p *process, d *deployment, o *outcome) error {
 	if err := checkResource(c.Resource); err != nil {
 		return err
 	}
-	if !c.without() {
-		if err := d.notWithin(c.Resource); err != nil {
-			return err
-		}
-	}
 	client, err := d.openFor(p, c.TTL, c.bound(d), c.Fenced)
 	if err != nil {
 		return c.named(d, err)
 	}
 	defer shut(client)
+	if !c.without() {
+		if _, err := d.nested(client, false, c.Resource); err != nil {
+			return err
+		}
+	}
 	sink, err := openTokenSink(p, c.TokenFile)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (c *acquireCommand) take(p *process, d *deployment, client *redlock.Client)
 		if err != nil {
 			return err
 		}
-		return new(form).strangers(ctx, client, c.TTL, c.Resource)
+		return new(form).strangers(ctx, client, c.TTL, c.bound(d), c.Resource)
 	}
 	asked = &contest{client: client, resource: c.Resource, try: func(ctx context.Context) (err error) {
 		lock, err = client.TryAcquire(ctx, c.Resource, c.TTL)

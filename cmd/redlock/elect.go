@@ -61,9 +61,6 @@ func (c *electCommand) Run(p *process, d *deployment) error {
 	if err := checkResource(c.Name); err != nil {
 		return err
 	}
-	if err := d.notWithin(c.Name); err != nil {
-		return err
-	}
 	path, err := look(c.Command[0])
 	if err != nil {
 		return err
@@ -76,6 +73,9 @@ func (c *electCommand) Run(p *process, d *deployment) error {
 		return err
 	}
 	defer shut(client)
+	if _, err := d.nested(client, false, c.Name); err != nil {
+		return err
+	}
 	r := startRelay(p.signals)
 	defer r.end()
 	term := electedTerm{electCommand: c, process: p, deployment: d, client: client, relay: r, path: path}
@@ -121,7 +121,12 @@ func (t *electedTerm) lead(ctx context.Context, _ uint64) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // a signal came before the relay would have passed it on
 	}
-	if err := new(form).strangers(ctx, t.client, t.TTL, t.Name); err != nil {
+	switch err := new(form).strangers(ctx, t.client, t.TTL, t.deployment.Timeout, t.Name); {
+	case errors.As(err, new(*unseenError)):
+		t.process.say("%v", err)
+		_ = t.election.StepDown(ctx) // and campaign again
+		return redlock.ErrLost
+	case err != nil:
 		return err
 	}
 	guard, err := supervise.StartGuard(t.process.stderr)
@@ -131,7 +136,7 @@ func (t *electedTerm) lead(ctx context.Context, _ uint64) error {
 	defer guard.End()
 	hold, _ := redlock.FromContext(ctx)
 	t.end, err = superviseCommand(t.process, guard, &supervise.Command{
-		Path: t.path, Args: t.Command, Env: t.deployment.environment(t.PassCredentials, t.Name), Hold: hold, Resource: t.Name, TTL: t.TTL, KillAfter: t.KillAfter, Signals: signals,
+		Path: t.path, Args: t.Command, Env: t.deployment.environment(t.client, t.PassCredentials, false, t.Name), Hold: hold, Resource: t.Name, TTL: t.TTL, KillAfter: t.KillAfter, Signals: signals,
 	})
 	if t.end.Lost || errors.Is(err, supervise.ErrLost) {
 		// The command was stopped early enough, so the lock may be ours still.

@@ -106,8 +106,10 @@ func TestPasswordsAreTakenOutOfURLs_R27(t *testing.T) {
 // A command that waits for a lock that it runs under would wait for ever.
 func TestARunDoesNotWaitForItself(t *testing.T) {
 	t.Parallel()
-	servers, nodes := masters(t, 3)
+	servers, nodes := masters(t, 3, redistest.OverTCP)
 	urls := strings.TrimPrefix(nodes, "--nodes=")
+	other := strings.ReplaceAll(urls, "127.0.0.1", "localhost")
+	require.NotEqual(t, urls, other)
 	for _, test := range []struct {
 		outer, inner string
 		code         int
@@ -116,6 +118,13 @@ func TestARunDoesNotWaitForItself(t *testing.T) {
 		{"run --also s r", `run s -- true`, exitUsage},
 		{"run r", `run --also r s -- true`, exitUsage},
 		{"run --shared r", `run --exclusive r -- true`, exitUsage},
+		{"run --shared r", `run --shared r -- true`, 0},
+		{"run --shared r", `run --shared r -- "$1" run r -- true`, exitUsage},
+		{"run r", `run --shared r -- true`, exitUsage},
+		{"run r", `run --nodes=` + other + ` r -- true`, exitUsage},
+		{"run r", `acquire --nodes=` + other + ` r`, exitUsage},
+		{"run r", `elect --nodes=` + other + ` r -- true`, exitUsage},
+		{"elect r", `run --nodes=` + other + ` r -- true`, exitUsage},
 		{"run --permits 1 r", `run --permits 1 r -- true`, exitUsage},
 		{"run --permits 2 q", `run --permits 2 q -- true`, 0},
 		{"elect r", `run r -- true`, exitUsage},
@@ -141,4 +150,37 @@ func TestARunDoesNotWaitForItself(t *testing.T) {
 	cmd := program(t, append([]string{"run", nodes, "r", "--"}, shell(`env -u `+supervise.MarkVariable+` "$1" run -w 200ms `+nodes+` r -- true`, binary(t))...)...)
 	require.Equal(t, exitHeld, finish(t, cmd).code)
 	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+}
+
+// Masters have one name where a deployment has no id.
+func TestADeploymentWithoutAnIDIsNamedByItsMasters(t *testing.T) {
+	name := func(urls ...string) string { return (&deployment{Nodes: urls}).urls() }
+	one := name("redis://localhost", "redis://b:7000/1")
+	for _, same := range [][]string{
+		{"redis://127.0.0.1:6379", "redis://B:7000?db=1"},
+		{"redis://u:secret@[::1]/0", "redis://b:7000/1"},
+		{"rediss://b:7000/1", "redis://LOCALHOST/"},
+	} {
+		require.Equal(t, one, name(same...), same)
+	}
+	for _, other := range [][]string{
+		{"redis://localhost"}, {"redis://localhost", "redis://b:7000/2"}, {"redis://localhost:1", "redis://b:7000/1"},
+		{"redis://127.0.0.2", "redis://b:7000/1"}, {"unix:///localhost", "redis://b:7000/1"},
+	} {
+		require.NotEqual(t, one, name(other...), other)
+	}
+}
+
+// A writer that waits for the lock around a command is in the way of a shared
+// one within, which does not wait for it.
+func TestASharedRunWithinAnotherDoesNotWaitForAWriter(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	script := `"$1" run -w 20s --exclusive "$2" r -- true & until "$1" status "$2" r | grep -q writer; do sleep 0.05; done
+		"$1" run --shared "$2" r -- true`
+	cmd := program(t, append([]string{"run", "--shared", nodes, "r", "--"}, shell("env -u REDLOCK_RUN "+script, binary(t), nodes)...)...)
+	r := finish(t, cmd)
+	require.Equal(t, exitUsage, r.code, r.stderr)
+	require.Contains(t, r.stderr, "would wait for itself")
+	eventually(t, "the writer is done", func() bool { return state(t, client(t, servers)) == redlock.StateFree })
 }

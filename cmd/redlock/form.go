@@ -53,28 +53,65 @@ func (e *strangerError) Error() string {
 	return fmt.Sprintf("resource %s: there are locks %s, which this one does not see; use %s, or another name", quoted(e.resource), e.theirs, e.ours)
 }
 
-// strangersTake bounds the look for locks of other kinds.
+// An unseenError is returned if no quorum of nodes has said which locks stand
+// beside one that was granted. The lock may not be used.
+type unseenError struct {
+	resource string
+	err      error // of the last look
+}
+
+// Error names what is unknown, and why.
+func (e *unseenError) Error() string {
+	return fmt.Sprintf("resource %s: no quorum of nodes says whether there are locks of another kind: %s", quoted(e.resource), message(e.err))
+}
+
+func (e *unseenError) Unwrap() error { return e.err }
+
+// strangersTake bounds one look for locks of other kinds. A node that is
+// missing delays a lock by that.
 const strangersTake = 500 * time.Millisecond
 
 // strangers returns a *strangerError if locks of another kind stand beside those
 // that were just granted. Of two that are taken at one time, each asks after its
-// grant, so at least one sees the other. Nodes that do not answer in time do not
-// delay the lock: then nothing is known.
-func (f *form) strangers(ctx context.Context, client *redlock.Client, ttl time.Duration, resources ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, min(strangersTake, ttl/10))
+// grant, so at least one sees the other. If a quorum does not answer, it asks
+// again for at most the given time and half of the TTL, and then returns an
+// *unseenError.
+func (f *form) strangers(ctx context.Context, client *redlock.Client, ttl, most time.Duration, resources ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, min(most, ttl/2))
 	defer cancel()
 	errs := make([]error, len(resources))
 	var wg sync.WaitGroup
 	for i, resource := range resources {
-		wg.Go(func() {
-			if found, err := client.Inspect(ctx, resource); err == nil {
-				errs[i] = f.strangersIn(found)
-			}
-		})
+		wg.Go(func() { errs[i] = f.strangersOf(ctx, client, min(strangersTake, ttl/10), resource) })
 	}
 	wg.Wait()
 	return cmp.Or(errs...)
 }
+
+// strangersOf is strangers for one resource. It returns when ctx ends, at the
+// latest. Each look may take so long.
+func (f *form) strangersOf(ctx context.Context, client *redlock.Client, take time.Duration, resource string) error {
+	var last error
+	for {
+		look, cancel := context.WithTimeout(ctx, take)
+		found, err := client.Inspect(look, resource)
+		cancel()
+		if err == nil {
+			return f.strangersIn(found)
+		}
+		if ctx.Err() != nil {
+			return &unseenError{resource, cmp.Or(last, err)}
+		}
+		if cancelled := (*redlock.CancelledError)(nil); errors.As(err, &cancelled) && cancelled.Last != nil {
+			err = cancelled.Last // it names the nodes, and the deadline is ours
+		}
+		last = err
+		pause(ctx, take/strangersRest)
+	}
+}
+
+// strangersRest is how much shorter than a look the pause after it is.
+const strangersRest = 10
 
 // strangersIn judges what the nodes say of a resource. The key of a plain lock
 // is also that of a writer and of the holder of a fair lock, so these see each

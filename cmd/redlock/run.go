@@ -40,7 +40,7 @@ type runCommand struct {
 
 // Help is what --help shows below the first line.
 func (*runCommand) Help() string {
-	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, to which redlock forwards INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT. Standard input, output and error are the command's own. Its environment has REDLOCK_RESOURCE, the resource (with --also, all of them, separated by a comma and a blank); REDLOCK_UNTIL, when the lock would end if it were not renewed (RFC 3339, not updated by renewals); with --fenced, REDLOCK_FENCE, a number that is higher than that of any lock before (with --also, on any of the resources); REDLOCK_RUN, which marks everything that the command starts: a random id, after the ids of the runs around this one; and REDLOCK_HELD, fingerprints of the locks, by which a redlock command within sees that it would wait for itself, and refuses to.
+	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, to which redlock forwards INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT. Standard input, output and error are the command's own. Its environment has REDLOCK_RESOURCE, the resource (with --also, all of them, separated by a comma and a blank); REDLOCK_UNTIL, when the lock would end if it were not renewed (RFC 3339, not updated by renewals); with --fenced, REDLOCK_FENCE, a number that is higher than that of any lock before (with --also, on any of the resources); REDLOCK_RUN, which marks everything that the command starts: a random id, after the ids of the runs around this one; and REDLOCK_HELD, fingerprints of the locks, by which a redlock command within sees that it would wait for itself, and refuses to. With --shared within --shared there is nothing to wait for but a writer, which waits for the outer lock: then it refuses too.
 
 Passwords are taken out of that environment: the variable of --password-env, and those in REDLOCK_NODES and REDLOCK_DURABLE, whose addresses stay. So redlock commands within work where the masters ask for no password. Where they do, they ask each client anew, and there is no way without it: give --pass-credentials if the command may know it.
 
@@ -132,12 +132,6 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 			return err
 		}
 	}
-	// A permit may be taken beside one's own if there are others.
-	if !c.without() && (c.Permits == nil || *c.Permits == 1) {
-		if err := d.notWithin(c.resources()...); err != nil {
-			return err
-		}
-	}
 	path, err := look(c.Command[0])
 	if err != nil {
 		return err
@@ -147,6 +141,16 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 		return c.named(d, err)
 	}
 	defer shut(client)
+	beside := false
+	// A permit may be taken beside one's own if there are others.
+	if !c.without() && (c.Permits == nil || *c.Permits == 1) {
+		if beside, err = d.nested(client, c.Shared, c.resources()...); err != nil {
+			return err
+		}
+	}
+	if beside {
+		c.NoWait, c.Wait = true, nil
+	}
 	guard, err := supervise.StartGuard(p.stderr)
 	if err != nil {
 		return fmt.Errorf("the guard could not be started: %w", err)
@@ -154,13 +158,16 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 	defer guard.End()
 	hold, asked, err := c.hold(p, d, client)
 	o.WaitedMS = number(milliseconds(time.Since(p.begun)))
+	if beside && exitCode(err) == exitHeld {
+		err = waitsForItself(c.Resource) // it would, behind a writer
+	}
 	if err != nil {
 		o.Outcome = outcomeWord(err) // --conflict-exit-code does not change it
 		o.holder(asked.found)
 		return asked.held(err, c.ConflictExitCode, c.Quiet)
 	}
 	started := time.Now()
-	end, err := c.supervise(p, d, hold, path, guard)
+	end, err := c.supervise(p, d, client, hold, path, guard)
 	guard.End() // it must not kill what the command left running if the release takes long
 	if err == nil {
 		o.CommandExitCode, o.RanMS = &end.Code, number(milliseconds(time.Since(started)))
@@ -224,9 +231,9 @@ func startError(err error) error {
 
 // supervise runs the command until it has ended. It returns an error if the
 // command was not started.
-func (c *runCommand) supervise(p *process, d *deployment, hold *redlock.Hold, path string, guard *supervise.Guard) (supervise.Ending, error) {
+func (c *runCommand) supervise(p *process, d *deployment, client *redlock.Client, hold *redlock.Hold, path string, guard *supervise.Guard) (supervise.Ending, error) {
 	return superviseCommand(p, guard, &supervise.Command{
-		Path: path, Args: c.Command, Env: d.environment(c.PassCredentials, c.resources()...), Hold: hold, Resource: hold.Resource(),
+		Path: path, Args: c.Command, Env: d.environment(client, c.PassCredentials, c.Shared, c.resources()...), Hold: hold, Resource: hold.Resource(),
 		TTL: c.TTL, KillAfter: c.KillAfter, MaxHold: c.MaxHold, Signals: p.signals,
 	})
 }
@@ -273,7 +280,7 @@ func (c *runCommand) holdOnce(p *process, d *deployment, client *redlock.Client)
 		if err != nil {
 			return err
 		}
-		return c.strangers(ctx, client, c.TTL, c.resources()...)
+		return c.strangers(ctx, client, c.TTL, c.bound(d), c.resources()...)
 	}
 	asked = &contest{client: client, resource: c.Resource, most: c.MinHold / 2, inTheWay: c.inTheWay, try: func(ctx context.Context) (err error) {
 		hold, err = try(ctx, options)

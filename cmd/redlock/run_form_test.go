@@ -184,3 +184,76 @@ func TestStrangers(t *testing.T) {
 		require.Equal(t, exitUsage, exitCode(err))
 	}
 }
+
+// A look for locks of other kinds that no quorum answers ends with the causes,
+// and the lock is given back. It goes on when masters do (R33).
+func TestALockIsNotUsedUnlessAQuorumSaysWhatIsBesideIt_R33(t *testing.T) {
+	redistest.NoLeaks(t)
+	servers, nodes := masters(t, 3)
+	c := client(t, servers)
+	ctx := t.Context()
+	look := func(most time.Duration) (time.Duration, error) {
+		begun := time.Now()
+		err := new(form).strangers(ctx, c, 30*time.Second, most, "r")
+		return time.Since(begun), err
+	}
+	_, err := look(10 * time.Second)
+	require.NoError(t, err)
+	reader, err := c.RW("r").Read().TryHold(ctx, redlock.HoldOptions{TTL: 30 * time.Second})
+	require.NoError(t, err)
+	stop := func(n int) {
+		for i, s := range servers {
+			require.NoError(t, s.Continue())
+			if i < n {
+				require.NoError(t, s.Stop())
+			}
+		}
+	}
+	defer stop(0)
+	stranger, unseen := (*strangerError)(nil), (*unseenError)(nil)
+	stop(1)
+	_, err = look(10 * time.Second)
+	require.ErrorAs(t, err, &stranger)
+	stop(2)
+	took, err := look(1200 * time.Millisecond)
+	t.Log(took, err)
+	require.ErrorAs(t, err, &unseen)
+	require.Equal(t, exitNoQuorum, exitCode(err))
+	require.Less(t, took, 5*time.Second)
+	require.Contains(t, err.Error(), "whether there are locks of another kind")
+	timer := time.AfterFunc(700*time.Millisecond, func() { stop(1) })
+	defer timer.Stop()
+	_, err = look(20 * time.Second)
+	require.ErrorAs(t, err, &stranger)
+	stop(0)
+
+	// Masters that grant locks, but may not say who reads: the command does not
+	// run.
+	allow := func(rule string) {
+		for _, s := range servers[:2] {
+			_, err := s.Do("ACL", "SETUSER", "default", rule)
+			require.NoError(t, err)
+		}
+	}
+	allow("-zrange")
+	ran := filepath.Join(t.TempDir(), "ran")
+	for _, args := range [][]string{{"run", "-w1s"}, {"run", "-n"}, {"run"}, {"acquire"}, {"acquire", "-w1s"}, {"run", "-w1s"}} {
+		args = append(args, "--timeout=2s", nodes, "r")
+		if args[0] == "run" {
+			args = append(args, "--", "touch", ran)
+		}
+		begun := time.Now()
+		r := finish(t, program(t, args...))
+		t.Log(args[:2], time.Since(begun), r.stderr)
+		require.Equal(t, exitNoQuorum, r.code, "%q: %s", args, r.stderr)
+		require.Contains(t, r.stderr, "whether there are locks of another kind", args)
+		require.Contains(t, r.stderr, "NOPERM", args)
+		require.Less(t, time.Since(begun), 10*time.Second, args)
+		require.False(t, exists(ran))
+	}
+	allow("+zrange")
+	require.NoError(t, reader.Release(ctx))
+	r := finish(t, program(t, "run", "-n", nodes, "r", "--", "touch", ran))
+	require.Zero(t, r.code, r.stderr)
+	require.True(t, exists(ran))
+}

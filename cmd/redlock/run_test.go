@@ -735,7 +735,8 @@ func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
 func TestRunThatLosesItsLockBeforeTheStart_R15(t *testing.T) {
 	t.Parallel()
 	servers, _ := masters(t, 3)
-	hold, err := client(t, servers).TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Second})
+	locker := client(t, servers)
+	hold, err := locker.TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Second})
 	require.NoError(t, err)
 	for _, s := range servers {
 		_, err := s.Do("SET", "r", "another's")
@@ -750,7 +751,7 @@ func TestRunThatLosesItsLockBeforeTheStart_R15(t *testing.T) {
 	guard, err := supervise.StartGuard(p.stderr)
 	require.NoError(t, err)
 	defer guard.End()
-	end, err := c.supervise(p, new(deployment), hold, path, guard)
+	end, err := c.supervise(p, new(deployment), locker, hold, path, guard)
 	require.Equal(t, exitLost, exitCode(c.verdict(p, hold, end, err)))
 	require.False(t, exists(never))
 }

@@ -95,6 +95,9 @@ func (w *waiting) tries(ctx context.Context, p *process, d *deployment, c *conte
 	if !isOneOf(err, redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrExpired, redlock.ErrOverloaded) || ctx.Err() != nil {
 		return err
 	}
+	if errors.As(err, new(*unseenError)) {
+		return err // there is a lock, and it was waited for long enough
+	}
 	looking, enough := context.WithCancel(ctx)
 	var look sync.WaitGroup
 	look.Go(func() { c.lookWhileWaiting(looking, p, d.Verbose) })
