@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/redmux/redmux/internal/errtext"
 )
 
 // Endpoint is the address of a node and the credentials for it. Every way to
@@ -75,7 +77,10 @@ type TLSFiles struct {
 //	unix://[user[:password]@]/path/of/socket[?param=value&…]
 //
 // valkey and valkeys mean the same as redis and rediss. The host must be named:
-// an empty one is more often an unset variable than this machine.
+// an empty one is more often an unset variable than this machine. A path of a
+// slash alone names no database, so it is 0, as in many URLs that providers
+// hand out. It may be an unset variable too; where the others of a deployment
+// use another database, its seals refuse that client (R30).
 //
 // The parameters are db, client_name, protocol, dial_timeout, keepalive and
 // tcp_user_timeout (the last two may be "off"), and with TLS tls_server_name,
@@ -129,12 +134,14 @@ func presents(config *tls.Config, certificates []tls.Certificate) {
 	config.Certificates, config.GetClientCertificate = certificates, nil
 }
 
-// String returns the address, as it stands in errors.
+// String returns the address, as it stands in errors and JSON: what is not UTF-8
+// in the path of a socket is shown as \xNN.
 func (e Endpoint) String() string {
+	addr := errtext.Name(e.Addr)
 	if e.Network == "unix" {
-		return "unix:" + e.Addr
+		return "unix:" + addr
 	}
-	return e.Addr
+	return addr
 }
 
 // Local reports whether the address leads to this machine, whichever it is: a

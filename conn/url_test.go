@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -363,4 +364,16 @@ func TestLocal(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, e.Local(), url)
 	}
+}
+
+// The path of a socket is dialed as it is, and shown so that no two look the
+// same.
+func TestAddressOfASocketThatIsNotUTF8_R19(t *testing.T) {
+	e, err := ParseURL("unix:///tmp/%ff")
+	require.NoError(t, err)
+	require.Equal(t, "/tmp/\xff", e.Addr)
+	require.Equal(t, `unix:/tmp/\xff`, e.String())
+	_, err = Dial(t.Context(), Config{Endpoint: e})
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.True(t, utf8.ValidString(err.Error()), err)
 }

@@ -3,11 +3,14 @@ package redlock
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/redmux/redmux/internal/errtext"
 )
 
 // The JSON forms of what a client reports. Their names contain the unit, and
 // are those that the tools use (docs/output.md). Programs read them: fields are
 // added, never renamed. An error becomes its text, since errors have no fields.
+// What is not UTF-8 is shown as \xNN, so that no two resources look the same.
 
 // MarshalJSON returns the status with the names of docs/output.md.
 func (s NodeStatus) MarshalJSON() ([]byte, error) {
@@ -101,7 +104,7 @@ func (i Inspection) MarshalJSON() ([]byte, error) {
 		Cut         bool            `json:"cut,omitempty"`
 		Nodes       []InspectedNode `json:"nodes"`
 	}{
-		i.Resource, i.State, i.Holder, i.Owner, i.Fence, ttlMillis(i.TTL), i.Agree, i.Readers, i.WriterWaits,
+		errtext.Name(i.Resource), i.State, i.Holder, i.Owner, i.Fence, ttlMillis(i.TTL), i.Agree, i.Readers, i.WriterWaits,
 		i.Permits, i.freeOf(), i.PermitsHeld, i.Queue, i.Cut, i.Nodes,
 	})
 }
@@ -186,5 +189,5 @@ func textOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	return err.Error()
+	return errtext.Name(err.Error())
 }

@@ -3,12 +3,15 @@ package redlock
 import (
 	"encoding/json"
 	"errors"
+	"net/url"
 	"reflect"
 	"regexp"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/conn"
 )
 
 // Names are words joined by "_", and every exported field has one: the test
@@ -87,4 +90,30 @@ func TestJSONUnits(t *testing.T) {
 	text, err = json.Marshal(Stats{QuorumTime: 2500})
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"quorum_time_us":2.5,`)
+}
+
+// No two resources, sockets or errors look the same that differ in a byte that
+// is no UTF-8.
+func TestJSONTellsNamesApartThatAreNotUTF8_R19(t *testing.T) {
+	for _, of := range []func(name string) any{
+		func(name string) any { return Inspection{Resource: name} },
+		func(name string) any { return InspectedNode{Err: errors.New(name)} },
+		func(name string) any { return NodeStatus{Err: errors.New(name)} },
+		func(name string) any { return NodeChange{Err: errors.New(name)} },
+		func(name string) any {
+			node, err := conn.ParseURL("unix:///" + url.PathEscape(name))
+			require.NoError(t, err)
+			return NodeStatus{Addr: node.String()}
+		},
+	} {
+		all := make(map[string]bool)
+		names := []string{"caf\xe9", "caf\xe8", `caf\xe9`, "caf\ufffd"}
+		for _, name := range names {
+			text, err := json.Marshal(of(name))
+			require.NoError(t, err)
+			require.True(t, json.Valid(text))
+			all[string(text)] = true
+		}
+		require.Len(t, all, len(names), "%v", all)
+	}
 }

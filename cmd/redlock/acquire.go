@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"github.com/redmux/redmux/cmd/internal/printable"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -41,7 +41,7 @@ Examples:
 
 // Run is the command.
 func (c *acquireCommand) Run(p *process, d *deployment) error {
-	o := &outcome{Resource: printable.Name(c.Resource)}
+	o := &outcome{Resource: errtext.Name(c.Resource)}
 	return c.report(p, o, c.acquire(p, d, o))
 }
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/redmux/redmux/cmd/internal/printable"
+	"github.com/redmux/redmux/internal/errtext"
 )
 
 // extendCommand lengthens a lock.
@@ -33,7 +33,7 @@ Examples:
 
 // Run is the command.
 func (c *extendCommand) Run(p *process, d *deployment) error {
-	o := &outcome{Resource: printable.Name(c.Resource)}
+	o := &outcome{Resource: errtext.Name(c.Resource)}
 	return c.report(p, o, c.extend(p, d, o))
 }
 

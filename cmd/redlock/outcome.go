@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redmux/redmux/cmd/internal/printable"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -115,7 +115,7 @@ func (r *reporting) succeed(p *process, o *outcome, word string) error {
 
 // deliver writes the token of a lock: to the sink, or as a part of the outcome.
 func (r *reporting) deliver(p *process, sink *tokenSink, lock redlock.Lock, h handover, o *outcome, word string) error {
-	if o.TokenFile = printable.Name(sink.named); r.JSON && o.TokenFile == "" {
+	if o.TokenFile = errtext.Name(sink.named); r.JSON && o.TokenFile == "" {
 		o.Token = h.reveal()
 	} else if err := sink.write(h); err != nil {
 		return err

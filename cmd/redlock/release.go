@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/redmux/redmux/cmd/internal/printable"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -46,7 +46,7 @@ func (c *releaseCommand) Run(p *process, d *deployment) error {
 	if c.Force {
 		return forceRelease(p, d, c.Resource, c.Yes)
 	}
-	o := &outcome{Resource: printable.Name(c.Resource)}
+	o := &outcome{Resource: errtext.Name(c.Resource)}
 	if err := c.release(p, d); err != nil {
 		return c.report(p, o, err)
 	}

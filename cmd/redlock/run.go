@@ -13,8 +13,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/redmux/redmux/cmd/internal/printable"
 	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -110,10 +110,10 @@ func (c *runCommand) Run(p *process, d *deployment) error {
 	if err != nil {
 		return err
 	}
-	o := &outcome{Resource: printable.Name(strings.Join(c.resources(), ", "))}
+	o := &outcome{Resource: errtext.Name(strings.Join(c.resources(), ", "))}
 	if len(c.Also) > 0 {
 		for _, resource := range c.resources() {
-			o.Resources = append(o.Resources, printable.Name(resource))
+			o.Resources = append(o.Resources, errtext.Name(resource))
 		}
 	}
 	err = c.run(p, d, o)

@@ -159,7 +159,7 @@ type statusReport struct {
 func statusView(place screen, found redlock.Inspection, kinds []kind, err error) view {
 	v := judge(found, kinds)
 	r := statusReport{
-		At: time.Now(), Resource: printable.Name(found.Resource), Verdict: v, Holder: found.Holder, Owner: found.Owner, Agree: found.Agree,
+		At: time.Now(), Resource: errtext.Name(found.Resource), Verdict: v, Holder: found.Holder, Owner: found.Owner, Agree: found.Agree,
 		Quorum: multiplex.Quorum(len(found.Nodes)), TTL: ttlNumber(found.TTL, found.Holder != ""), Error: errorText(err),
 		participants: participantsOf(found),
 	}

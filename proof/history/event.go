@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/redmux/redmux/internal/errtext"
 )
 
 // An Event is one line of a history: what a client did or learned in one
@@ -157,12 +159,15 @@ func (e Event) AppendLine(b []byte) []byte {
 	return append(b, "}\n"...)
 }
 
-// appendString quotes s as JSON does. Invalid UTF-8 becomes U+FFFD, so such
-// resources may look alike.
+// appendString quotes s as JSON does, after errtext.Name: so no two resources
+// look alike.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
-	for _, r := range s {
+	for i, r := range s {
 		switch {
+		case errtext.Escapes(s, i, r):
+			b = append(b, `\\x`...)
+			b = append(b, "0123456789abcdef"[s[i]>>4], "0123456789abcdef"[s[i]&15])
 		case r == '"' || r == '\\':
 			b = append(b, '\\', byte(r))
 		case r < ' ':

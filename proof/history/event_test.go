@@ -19,6 +19,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/redmux/redmux/internal/errtext"
 )
 
 // The line has the form that scripts rely on.
@@ -26,7 +28,12 @@ func TestLine(t *testing.T) {
 	line := string(Event{T: 1005, Client: 3, Resource: "k1", Attempt: 17, Ev: Grant, Token: "de47c9b2", Until: 1009}.AppendLine(nil))
 	require.Equal(t, `{"t":1005,"client":3,"resource":"k1","attempt":17,"ev":"grant","token":"de47c9b2","until":1009}`+"\n", line)
 	line = string(Event{T: 1005, Resource: "k\"\\\n\xff1", Attempt: 17, Ev: Held}.AppendLine(nil))
-	require.Equal(t, `{"t":1005,"client":0,"resource":"k\"\\\u000a`+"\ufffd"+`1","attempt":17,"ev":"held"}`+"\n", line)
+	require.Equal(t, `{"t":1005,"client":0,"resource":"k\"\\\u000a\\xff1","attempt":17,"ev":"held"}`+"\n", line)
+	for _, name := range []string{"a\xff\\x\\", `\xff`, "\xe2\x82é\x01"} {
+		var e Event
+		require.NoError(t, json.Unmarshal(Event{Resource: name}.AppendLine(nil), &e))
+		require.Equal(t, errtext.Name(name), e.Resource)
+	}
 	line = string(Event{T: 1005, Resource: "k1", Attempt: 17, Ev: Start, Form: WriteForm, From: 16}.AppendLine(nil))
 	require.Equal(t, `{"t":1005,"client":0,"resource":"k1","attempt":17,"ev":"start","form":"write","from":16}`+"\n", line)
 	line = string(Event{T: 1005, Resource: "k1", Attempt: 17, Ev: Start, Form: PermitForm, Permits: 3}.AppendLine(nil))

@@ -84,17 +84,18 @@ func cutURL(word string) (url, rest string, comma bool) {
 	return url, "", false
 }
 
-// Empty returns an error if a flag that was given on the command line has an
-// empty text, as of a shell variable that is not set: without its prefix, a
-// resource is another lock. An empty variable of the environment is as good as
-// none.
+// Empty returns an error if a flag or an argument that was given on the command
+// line has an empty text, as of shell variables that are not set: without its
+// prefix, a resource is another lock, and "$A $B" is a name of one blank. The
+// words of a command are its own. An empty variable of the environment is as
+// good as none.
 func Empty(line *kong.Context) error {
 	for _, part := range line.Path {
-		if part.Flag == nil {
-			continue
-		}
-		if isEmpty(part.Flag.Target) {
+		switch {
+		case part.Flag != nil && isEmpty(part.Flag.Target):
 			return fmt.Errorf("--%s is empty: leave it out, or set the variable that it stands for", part.Flag.Name)
+		case part.Positional != nil && !part.Positional.Passthrough && isEmpty(part.Positional.Target):
+			return fmt.Errorf("the %s is empty: set the variable that it stands for", part.Positional.Name)
 		}
 	}
 	return nil

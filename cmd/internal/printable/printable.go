@@ -1,12 +1,10 @@
 // Package printable makes texts from elsewhere, such as a master's words, safe
-// for a terminal and for JSON.
+// for a terminal.
 package printable
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 // Line returns a text as one line of printable characters, of which it keeps at
@@ -24,20 +22,4 @@ func Line(text string, most int) string {
 			return r
 		}
 	}, shown)
-}
-
-// Name returns the name of a file or a resource for JSON, which has UTF-8 only:
-// other bytes are shown as \xNN, where encoding/json would make one of many
-// names the same.
-func Name(name string) string {
-	var b strings.Builder
-	for i, r := range name {
-		switch _, size := utf8.DecodeRuneInString(name[i:]); {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, name[i])
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }

@@ -15,12 +15,3 @@ func TestLine(t *testing.T) {
 	}
 	require.Equal(t, strings.Repeat("é", 5), Line(strings.Repeat("é", 9), 5))
 }
-
-// No two names look the same that differ in a byte that is no UTF-8.
-func TestName(t *testing.T) {
-	for name, want := range map[string]string{
-		"": "", "café\x00\n": "café\x00\n", "caf\xe9": `caf\xe9`, "caf\xe8": `caf\xe8`, "\xff\xfeé\xe2\x82": `\xff\xfeé\xe2\x82`, "\ufffd": "\ufffd",
-	} {
-		require.Equal(t, want, Name(name), "%q", name)
-	}
-}
