@@ -226,7 +226,7 @@ func TestFaultFirstStart_R29(t *testing.T) {
 // names another one is refused, also by Init, with both sides in the error, and
 // leaves nothing there (R30).
 func TestFaultAnotherDatabase_R30(t *testing.T) {
-	f := newFleet(t, 3)
+	f := newFleet(t, 3, redistest.OverTCP)
 	ctx, cancel := context.WithTimeout(context.Background(), inTheEnd)
 	defer cancel()
 	made, err := redlock.Init(ctx, f.some([]int{0, 1, 2}))
@@ -249,5 +249,15 @@ func TestFaultAnotherDatabase_R30(t *testing.T) {
 	acquired(t, f.client(f.some([]int{0, 1, 2})), "r", 500*time.Millisecond)
 	if _, err := redlock.Init(ctx, other, made.ID); err != nil {
 		t.Errorf("an operator says that the first deployment is over: %v", err)
+	}
+	// Then the clients of the first are refused, as are those whose database is
+	// an unset variable: redis://host/$DB.
+	unset := f.some([]int{0, 1, 2})
+	for i := range unset.Nodes {
+		unset.Nodes[i].URL += "/"
+	}
+	_, err = f.client(unset).Acquire(ctx, "r", 500*time.Millisecond)
+	if ctx.Err() != nil || !errors.Is(err, redlock.ErrDeployment) {
+		t.Errorf("Acquire without a database: %v", err)
 	}
 }

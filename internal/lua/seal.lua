@@ -14,9 +14,11 @@
 -- A master belongs to a deployment with one of its databases. So propose and
 -- adopt, which are given their own number, return a text with the number and
 -- the identity if another database has a seal or an opening under the same
--- keys. Where SELECT is not allowed, that is unknown. A value of another form
--- stays as it is: it is not ours. A seal is never lowered: the larger MaxTTL
--- stays, and for the same process the longer time watched.
+-- keys. Where SELECT is not allowed, that is unknown. Those of the ids, whose
+-- deployments are over, propose removes: they would let in the clients of those
+-- beside the new ones. A value of another form stays as it is: it is not ours. A
+-- seal is never lowered: the larger MaxTTL stays, and for the same process the
+-- longer time watched.
 local values = {}
 for i = 1, 2 do
   local value = redis.pcall('GET', KEYS[i])
@@ -62,8 +64,12 @@ if ARGV[5] and (verb == 'propose' or free) then
     for i = 1, 2 do
       local value = redis.pcall('GET', KEYS[i])
       local who = type(value) == 'string' and string.match(value, '(deployment=%x+ nodes=%d+ members=[%x,]+)')
-      if db ~= tonumber(ARGV[5]) and not found and who and who ~= identity and not passes(who) then
-        found = db .. ' ' .. who
+      if db ~= tonumber(ARGV[5]) and who and who ~= identity then
+        if not passes(who) then
+          found = found or db .. ' ' .. who
+        elseif verb == 'propose' then
+          redis.pcall('DEL', KEYS[i])
+        end
       end
     end
   end
