@@ -28,17 +28,22 @@ func TestFaultAllNodesStoppedUnderAHold_R13(t *testing.T) {
 }
 
 // stopUnder stops all nodes under a hold, and returns what was wrong about its
-// end. When the waiting goroutine is scheduled is another question on a busy
-// machine.
+// end. A busy machine may keep this process from running at that moment; then a
+// timer of the test for the end of the validity is late too.
 func (f *fleet) stopUnder(c *redlock.Client, ttl time.Duration) error {
 	f.allUp(c, inTheEnd)
 	h, err := c.Hold(context.Background(), "r", redlock.HoldOptions{TTL: ttl})
 	if err != nil {
 		return err
 	}
+	ended := make(chan time.Duration, 1)
+	context.AfterFunc(h.Context(), func() { ended <- time.Until(h.Until()) })
 	f.stop(0, 1, 2, 3, 4)
-	<-h.Context().Done()
-	early := time.Until(h.Until())
+	for left := time.Until(h.Until()); left > 0; left = time.Until(h.Until()) {
+		time.Sleep(left)
+	}
+	late := h.Context().Err() == nil
+	early := <-ended
 	f.continues(0, 1, 2, 3, 4)
 	defer func() {
 		_ = h.Release(context.Background())
@@ -47,30 +52,33 @@ func (f *fleet) stopUnder(c *redlock.Client, ttl time.Duration) error {
 	}()
 	cause := context.Cause(h.Context())
 	f.Logf("TTL %v: cancelled %v before the end of validity: %v", ttl, early, cause)
-	// The end comes a millisecond or two early; the race detector's factor
-	// allows for the way from there to this goroutine.
-	if late := -early; late > (timingSlack-1)*10*time.Millisecond || early > ttl/100+5*time.Millisecond {
-		return fmt.Errorf("TTL %v: cancelled %v before the end of validity", ttl, early)
+	if late || early > ttl/100+5*time.Millisecond {
+		return fmt.Errorf("TTL %v: cancelled %v before the end of validity, when a timer for that fired: %t", ttl, early, !late)
 	}
 	var lost *redlock.LostError
-	if !errors.Is(cause, redlock.ErrLost) || !errors.As(cause, &lost) || len(lost.Nodes) != 5 {
+	switch {
+	case !errors.Is(cause, redlock.ErrLost), !errors.As(cause, &lost):
+		f.Fatalf("not lost: %v", cause)
+	case len(lost.Nodes) == 0: // a busy machine has kept the renewal from beginning
+		return fmt.Errorf("TTL %v: no node was asked: %w", ttl, cause)
+	case len(lost.Nodes) != 5:
 		f.Fatalf("not lost with each node's answer: %v", cause)
 	}
-	var unheard error
 	for i, n := range lost.Nodes {
-		silent := errors.Is(n.Err, multiplex.ErrTimeout) || errors.Is(n.Err, multiplex.ErrSilent)
+		named := n.Addr != "" && strings.Contains(cause.Error(), n.Addr)
 		switch {
-		case silent, errors.Is(n.Err, multiplex.ErrDown), strings.Contains(n.Err.Error(), "not asked"):
-		case strings.Contains(n.Err.Error(), "no answer yet"): // on a busy machine, which sheds late
-			unheard = fmt.Errorf("TTL %v: node %d: %w", ttl, i, n.Err)
+		case errors.Is(n.Err, redlock.ErrUpButTooFew):
+			named = !named // it is not at fault
+		case errors.Is(n.Err, multiplex.ErrTimeout), errors.Is(n.Err, multiplex.ErrSilent), errors.Is(n.Err, multiplex.ErrDown):
+		case errors.Is(n.Err, redlock.ErrNoAnswerYet): // on a busy machine, which gives up late
 		default:
 			f.Errorf("node %d: %v", i, n.Err)
 		}
-		if n.Addr == "" || !strings.Contains(cause.Error(), n.Addr) {
-			f.Errorf("node %d is not named by its address", i)
+		if !named {
+			f.Errorf("node %d, %v, in %q", i, n.Err, cause)
 		}
 	}
-	return unheard
+	return nil
 }
 
 // manyHolds says how long ten thousand locks are held; see
