@@ -24,7 +24,7 @@ type Options struct {
 // Run simulates one seed. The hash covers all events: two runs of one seed have
 // the same hash, on every machine.
 func Run(seed uint64, o Options) (report *sim.Report, hash uint64) {
-	defer sim.Watchdog(seed, sim.Patience)()
+	defer sim.Watchdog(seed, sim.Patience).Stop()
 	w := newWorld(seed, o)
 	w.run()
 	return &w.report, w.hash

@@ -30,8 +30,9 @@ type world struct {
 
 	// ctx ends with the contest, and at the first violation, since one is
 	// enough.
-	ctx  context.Context
-	stop context.CancelFunc
+	ctx    context.Context
+	stop   context.CancelFunc
+	closed chan struct{} // by close
 
 	mu     sync.Mutex // guards the following
 	report *sim.Report
@@ -63,10 +64,12 @@ type master struct {
 func run(t *testing.T, d *draw) *sim.Report {
 	report := &sim.Report{Seeds: 1}
 	start := time.Now()
-	defer sim.Watchdog(d.seed, sim.Patience)() // outside the bubble, in real time
+	dog := sim.Watchdog(d.seed, sim.Patience) // outside the bubble, in real time
+	defer dog.Stop()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(d, report)
 		defer w.close()
+		go w.beat(dog)
 		w.contest()
 		w.settle()
 		w.end()
@@ -76,8 +79,26 @@ func run(t *testing.T, d *draw) *sim.Report {
 	return report
 }
 
+// beat tells the watchdog that the simulated clock moves. It ends after more
+// time than any seed takes, lest the clock move on when nothing else does.
+func (w *world) beat(dog *sim.Dog) {
+	tick := time.NewTicker(time.Second / 10)
+	defer tick.Stop()
+	for end := time.Now().Add(time.Hour); time.Now().Before(end); {
+		select {
+		case <-tick.C:
+			dog.Beat()
+		case <-w.closed:
+			return
+		}
+	}
+}
+
 func newWorld(d *draw, report *sim.Report) *world {
-	w := &world{draw: d, network: redistest.NewNetwork(), report: report, sets: overlap{known: make(map[string]bool)}}
+	w := &world{
+		draw: d, network: redistest.NewNetwork(), report: report, sets: overlap{known: make(map[string]bool)},
+		closed: make(chan struct{}),
+	}
 	w.referee = &referee{world: w, held: make(map[string][]*tenure), numbers: make(map[string][]numbered)}
 	w.tokens = newTokens(w)
 	for i := range d.masters() {
@@ -179,6 +200,7 @@ func (w *world) dialAs(client string, set int) func(ctx context.Context, network
 
 // close ends what is left. All clients have been closed.
 func (w *world) close() {
+	close(w.closed)
 	w.stop()
 	for _, m := range w.masters {
 		m.node.Close()
