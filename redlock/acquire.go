@@ -31,6 +31,9 @@ const largeRoom = 448
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	lock := Lock{client: c, resource: resource, ttl: ttl}
 	err := c.try(ctx, 1, &lock)
+	if err == ErrHeld {
+		return lock, err // which allocates nothing (R12)
+	}
 	return lock, named(resource, err)
 }
 

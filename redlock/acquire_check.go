@@ -35,7 +35,7 @@ func (c *Client) checkAttempt(resource string, f *form, ttl time.Duration) (time
 	if f.is(several) {
 		for _, name := range f.names {
 			if err := c.checkFenced(name); err != nil {
-				return 0, err
+				return 0, named(name, err)
 			}
 		}
 		return c.checkTTL(ttl)
@@ -59,7 +59,7 @@ func checkLockable(resource string) error {
 		return err
 	}
 	if resource == sealName || resource == openingName || resource == recordName {
-		return errtext.Wrap("redlock: "+resource+" is not for use as a resource: clients keep their seal there", ErrResource)
+		return errtext.Wrap("redlock: the name is not for use as a resource: clients keep their seal there", ErrResource)
 	}
 	if strings.Contains(resource, reserved) {
 		return errtext.Wrap(`redlock: a resource must not contain "`+reserved+`": readers, writers, permits and queues have keys with it`, ErrResource)

@@ -67,7 +67,7 @@ func TestEachAttemptHasItsTokenAndIsUndoneBeforeTheNext(t *testing.T) {
 		}
 		c := m.client(t, Config{MaxTries: 20})
 		_, err := c.Acquire(context.Background(), "r", 10*time.Second)
-		require.Equal(t, ErrHeld, err, "the sentinel itself")
+		require.ErrorIs(t, err, ErrHeld)
 		time.Sleep(10 * ms)
 		for i, n := range m.nodes {
 			tokens := tokensSent(n)
@@ -101,7 +101,7 @@ func TestMaxTriesBoundsTheAttempts(t *testing.T) { // R11
 		for _, tries := range []int{1, 2, 7} {
 			before := m.nodes[0].Calls("SET")
 			_, err := m.client(t, Config{MaxTries: tries}).Acquire(context.Background(), "r", time.Second)
-			require.Equal(t, ErrHeld, err)
+			require.ErrorIs(t, err, ErrHeld)
 			require.Equal(t, tries, m.nodes[0].Calls("SET")-before)
 		}
 	})
@@ -128,7 +128,7 @@ func TestRetryDelaysAreConfigurable_R11(t *testing.T) {
 				client := m.client(t, c.config)
 				start := time.Now()
 				_, err := client.Acquire(t.Context(), "r", time.Second)
-				require.Equal(t, ErrHeld, err)
+				require.ErrorIs(t, err, ErrHeld)
 				require.GreaterOrEqual(t, time.Since(start), c.least)
 				require.LessOrEqual(t, time.Since(start), c.most+10*ms, "and three attempts")
 			})
@@ -358,7 +358,7 @@ func TestCloseEndsAnAcquireThatWaits(t *testing.T) { // R28
 		mustAcquire(t, c, "r", time.Minute)
 		time.AfterFunc(time.Second, func() { c.Close(context.Background()) })
 		_, err := c.Acquire(context.Background(), "r", time.Minute)
-		require.Equal(t, ErrClosed, err)
+		require.ErrorIs(t, err, ErrClosed)
 	})
 }
 
@@ -480,7 +480,7 @@ func TestOverloaded(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		_, err = c.TryAcquire(context.Background(), "second", time.Minute)
-		require.Equal(t, ErrOverloaded, err, "the sentinel itself")
+		require.ErrorIs(t, err, ErrOverloaded)
 		require.Zero(t, time.Since(start))
 
 		time.AfterFunc(time.Second, m.nodes[0].Resume)

@@ -67,7 +67,7 @@ func (c *Client) TryHoldAll(ctx context.Context, resources []string, options Hol
 	case len(s.names) == 1:
 		return c.TryHold(ctx, s.names[0], options)
 	case options.single():
-		return nil, errHoldForm
+		return nil, named(s.text, errHoldForm)
 	}
 	h, err := c.hold(ctx, s.text, options, c.tryForm(s))
 	return h, named(s.text, err)
@@ -84,7 +84,7 @@ func (c *Client) HoldAll(ctx context.Context, resources []string, options HoldOp
 	case len(s.names) == 1:
 		return c.Hold(ctx, s.names[0], options)
 	case options.single():
-		return nil, errHoldForm
+		return nil, named(s.text, errHoldForm)
 	}
 	return c.holdInTime(ctx, request{resource: s.text, form: s}, options)
 }
@@ -127,10 +127,10 @@ func newSeveral(names []string) (*form, error) {
 	seen := make(map[string]bool, len(f.names))
 	for _, name := range f.names {
 		if err := checkLockable(name); err != nil {
-			return nil, err
+			return nil, named(name, err)
 		}
 		if seen[name] {
-			return nil, errtext.Wrap("redlock: the resource "+quoted(name)+" is named twice", ErrResource)
+			return nil, named(name, errtext.Wrap("redlock: the resource is named twice", ErrResource))
 		}
 		seen[name] = true
 	}

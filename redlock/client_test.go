@@ -132,12 +132,12 @@ func TestAClosedClientRefusesEverything(t *testing.T) { // R28
 		require.NoError(t, c.Close(context.Background()))
 		for range 2 {
 			_, err := c.TryAcquire(context.Background(), "r2", time.Second)
-			require.Equal(t, ErrClosed, err)
+			require.ErrorIs(t, err, ErrClosed)
 			_, err = c.Acquire(context.Background(), "r2", time.Second)
-			require.Equal(t, ErrClosed, err)
+			require.ErrorIs(t, err, ErrClosed)
 			_, err = lock.Extend(context.Background(), time.Second)
-			require.Equal(t, ErrClosed, err)
-			require.Equal(t, ErrClosed, lock.Release(context.Background()))
+			require.ErrorIs(t, err, ErrClosed)
+			require.ErrorIs(t, lock.Release(context.Background()), ErrClosed)
 			require.Equal(t, ErrClosed, c.Ready(context.Background()))
 			require.NoError(t, c.Close(context.Background()), "twice")
 		}

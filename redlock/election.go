@@ -135,10 +135,10 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	must(lead != nil, noFunction)
 	options, err := e.check()
 	if err != nil {
-		return err
+		return named(e.name, err)
 	}
 	if !e.running.CompareAndSwap(false, true) {
-		return fmt.Errorf("%w: this Election is a candidate already", ErrElection)
+		return named(e.name, fmt.Errorf("%w: this Election is a candidate already", ErrElection))
 	}
 	defer e.running.Store(false)
 	p := patience{begun: time.Now()}
@@ -282,7 +282,7 @@ func (e *Election) StepDown(ctx context.Context) error {
 	e.client.called(ctx)
 	t := e.term.Load()
 	if t == nil {
-		return ErrNotLeader
+		return named(e.name, ErrNotLeader)
 	}
 	t.rests.Store(true)
 	t.cancel(ErrSteppedDown)
@@ -401,7 +401,7 @@ func (e *escort) wait() {
 func (t *term) outcome(ctx context.Context, o ElectionOptions) (again time.Duration, err error) {
 	own, cause, released := t.info.Err, t.info.Cause, t.info.Released
 	if cause == nil {
-		return never, joined(own, t.ended, released)
+		return never, joined(t.hold.Resource(), own, t.ended, released)
 	}
 	if own == t.run.Err() {
 		own = nil // it says only that the context has ended
@@ -412,13 +412,13 @@ func (t *term) outcome(ctx context.Context, o ElectionOptions) (again time.Durat
 	}
 	switch {
 	case errors.Is(cause, ErrClosed) && errors.Is(t.ended, ErrClosed):
-		return never, joined(own, cause, nil)
+		return never, joined(t.hold.Resource(), own, cause, nil)
 	case ctx.Err() != nil:
 		cancelled := cancelledError(ctx, nil)
 		if errors.Is(cancelled, own) {
 			own = nil
 		}
-		return never, joined(own, named(t.hold.Resource(), cancelled), released)
+		return never, joined(t.hold.Resource(), own, cancelled, released)
 	case t.rests.Load():
 		return o.Rest, nil
 	}

@@ -282,9 +282,9 @@ func TestElectionEndsWithItsClient(t *testing.T) {
 		b := stand(t, second, ElectionOptions{}, nil)
 		time.Sleep(10 * ms)
 		closeNow(t, second)
-		require.Equal(t, ErrClosed, <-b.err)
+		require.ErrorIs(t, <-b.err, ErrClosed)
 		closeNow(t, first)
-		require.Equal(t, ErrClosed, <-a.err)
+		require.ErrorIs(t, <-a.err, ErrClosed)
 		require.Equal(t, []error{ErrClosed}, a.causes.all())
 	})
 }

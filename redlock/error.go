@@ -15,9 +15,8 @@ var (
 	// ErrHeld is returned if another client holds the resource, or if several
 	// clients asked at once and none got a quorum, so that all of them may be
 	// refused: Acquire, with a short Config.MaxWait or context, tries again. It
-	// is ordinary, so it is
-	// returned as it is, without the resource, and costs no allocation; but see
-	// HeldError.
+	// is ordinary, so TryAcquire returns it as it is, without the resource, and
+	// without an allocation; but see HeldError.
 	ErrHeld = errors.New("redlock: resource is held")
 	// ErrNoQuorum is returned if too few nodes answered to decide. The error
 	// unwraps to *UndecidedError, which names each of them with its own cause.
@@ -116,9 +115,11 @@ var (
 )
 
 // A ResourceError adds the resource to the error of a call. Every error of a
-// call for a resource is one, except ErrHeld, ErrOverloaded and ErrClosed,
-// which must not allocate, ErrResource, and the errors of a function given to
-// Do. The log does not receive the resource (R27).
+// call for a resource is one or has one in its chain, except ErrHeld from
+// Client.TryAcquire, which must not allocate, ErrResource for too many
+// resources or none, and the errors of a function given to Do or Election.Run.
+// A LostError has the resource itself. The causes of a hold's context, which
+// Hold.Err returns, are without it. The log does not receive it (R27).
 type ResourceError struct {
 	Resource string // without the prefix; as Lock.Resource for several
 	Err      error  // the error of the call
@@ -144,16 +145,9 @@ func quoted(resource string) string {
 
 // named adds the resource to the error of a call.
 func named(resource string, err error) error {
-	switch err {
-	case nil, ErrHeld, ErrOverloaded, ErrClosed:
-		return err
-	}
 	switch err.(type) {
-	case *ResourceError, *LostError:
+	case nil, *ResourceError, *LostError:
 		return err // it names the resource already
-	}
-	if errors.Is(err, ErrResource) {
-		return err // the name itself is wrong
 	}
 	return &ResourceError{resource, err}
 }

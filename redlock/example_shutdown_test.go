@@ -49,7 +49,7 @@ func ExampleClient_Drain() {
 	// Output:
 	// held: report:2026
 	// drained: <nil>
-	// new locks: redlock: client is closed
+	// new locks: redlock: "invoice:7": client is closed
 	// closed: <nil>
 }
 

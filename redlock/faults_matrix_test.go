@@ -230,7 +230,7 @@ func (m *matrix) threeOfFive() {
 	which := []int{0, 2, 4}
 	m.during("three of five", which, func() {
 		m.operations("three of five", func(err error) error {
-			if err == nil || err == redlock.ErrHeld || errors.Is(err, redlock.ErrNotHeld) {
+			if err == nil || errors.Is(err, redlock.ErrHeld) || errors.Is(err, redlock.ErrNotHeld) {
 				return nil
 			}
 			return undecided(err, m.why, which...)

@@ -66,7 +66,7 @@ func (h *Hold) do(ctx context.Context, fn func(context.Context) error) (err erro
 			released = nil // it would name the same nodes again
 		}
 		if called {
-			err = joined(err, cause, released)
+			err = joined(h.Resource(), err, cause, released)
 		}
 	}()
 	if left := h.Validity(); left <= 0 || left < h.client.config.MinValidity {
@@ -112,13 +112,14 @@ func ended(own error, run, ctx context.Context) error {
 
 // joined returns the error of Do. It joins the cause for which the hold had
 // ended, which often is what fn returned, fn's own error, and the release's.
-func joined(own, cause, released error) error {
+func joined(resource string, own, cause, released error) error {
 	if cause != nil && errors.Is(own, cause) {
 		cause = nil
 	}
 	if again := (*ResourceError)(nil); cause != nil && errors.As(released, &again) {
 		released = again.Err // the resource is named once
 	}
+	cause = named(resource, cause)
 	// If own is the only error, it is returned as it is: callers may compare it.
 	return errtext.Join(cause, own, released)
 }

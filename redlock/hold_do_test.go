@@ -42,7 +42,7 @@ func TestDoWithoutTheLockDoesNothing(t *testing.T) {
 			t.Error("called")
 			return nil
 		})
-		require.Equal(t, ErrHeld, err)
+		require.ErrorIs(t, err, ErrHeld)
 	})
 }
 

@@ -83,5 +83,5 @@ func (h *Hold) doWithin(ctx context.Context, fn func(context.Context) error) err
 	}
 	err := fn(run)
 	cause := h.Err()
-	return joined(ended(err, run, ctx), cause, nil)
+	return joined(h.Resource(), ended(err, run, ctx), cause, nil)
 }

@@ -472,7 +472,7 @@ func TestCloseEndsHoldsAndLeavesTheirKeys(t *testing.T) { // R28
 			require.NoError(t, c.Close(context.Background()))
 			require.LessOrEqual(t, time.Since(start), 5*ms)
 			for _, h := range holds {
-				require.Equal(t, ErrClosed, h.Err())
+				require.ErrorIs(t, h.Err(), ErrClosed)
 			}
 			require.Equal(t, ErrMaxHold, over.Err())
 			require.Len(t, m.holders("plain", plain.Token()), 3, "a plain lock is its owner's")
@@ -485,8 +485,8 @@ func TestCloseEndsHoldsAndLeavesTheirKeys(t *testing.T) { // R28
 			require.InDelta(t, 5*time.Second, left, float64(100*ms))
 			require.LessOrEqual(t, m.nodes[0].Calls("EVALSHA")-calls, 4, "all in one batch")
 			_, err := c.Hold(context.Background(), "r", HoldOptions{TTL: holdTTL})
-			require.Equal(t, ErrClosed, err)
-			require.Equal(t, ErrClosed, least.Release(context.Background()))
+			require.ErrorIs(t, err, ErrClosed)
+			require.ErrorIs(t, least.Release(context.Background()), ErrClosed)
 		})
 	}
 }
@@ -517,7 +517,7 @@ func TestReleaseOnCloseIsBounded(t *testing.T) {
 				require.NoError(t, err)
 				require.LessOrEqual(t, time.Since(start), 120*ms)
 			}
-			require.Equal(t, ErrClosed, h.Err())
+			require.ErrorIs(t, h.Err(), ErrClosed)
 		})
 	}
 }
@@ -574,9 +574,9 @@ func TestCloseTakesNoNewLocks(t *testing.T) {
 		}()
 		time.Sleep(ms)
 		_, err := c.TryAcquire(t.Context(), "other", holdTTL)
-		require.Equal(t, ErrClosed, err)
+		require.ErrorIs(t, err, ErrClosed)
 		<-w.done
-		require.Equal(t, ErrClosed, w.err)
+		require.ErrorIs(t, w.err, ErrClosed)
 		<-closed
 		time.Sleep(20 * ms)
 		require.Zero(t, m.keys())
@@ -623,7 +623,7 @@ func TestCloseEndsTheWaitForAHold(t *testing.T) {
 		mustHold(t, a, "r", HoldOptions{})
 		time.AfterFunc(time.Second, func() { _ = b.Close(context.Background()) })
 		_, err := b.Hold(context.Background(), "r", HoldOptions{TTL: holdTTL})
-		require.Equal(t, ErrClosed, err)
+		require.ErrorIs(t, err, ErrClosed)
 	})
 }
 

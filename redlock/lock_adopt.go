@@ -37,7 +37,7 @@ func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until ti
 	c.made()
 	ttl, err := c.check(resource, ttl)
 	if err != nil {
-		return Lock{}, err
+		return Lock{}, named(resource, err)
 	}
 	if longest := ttl - pure.Drift(ttl, c.config.DriftFactor); pure.Remaining(until, time.Now()) > longest {
 		until = time.Time{}

@@ -39,7 +39,7 @@ func (k Locker) Acquire(ctx context.Context, ttl time.Duration) (Lock, error) {
 // TryHold is Client.TryHold.
 func (k Locker) TryHold(ctx context.Context, options HoldOptions) (*Hold, error) {
 	if options.single() {
-		return nil, errHoldForm
+		return nil, named(k.name, errHoldForm)
 	}
 	h, err := k.client.hold(ctx, k.name, options, k.client.tryForm(k.try))
 	return h, named(k.name, err)
@@ -48,7 +48,7 @@ func (k Locker) TryHold(ctx context.Context, options HoldOptions) (*Hold, error)
 // Hold is Client.Hold.
 func (k Locker) Hold(ctx context.Context, options HoldOptions) (*Hold, error) {
 	if options.single() {
-		return nil, errHoldForm
+		return nil, named(k.name, errHoldForm)
 	}
 	return k.client.holdInTime(ctx, request{resource: k.name, form: k.wait}, options)
 }

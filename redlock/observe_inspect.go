@@ -154,7 +154,7 @@ func (c *Client) inspect(ctx context.Context, resource string, participants bool
 	c.called(ctx)
 	all := Inspection{Resource: resource, State: StateUnclear}
 	if err := checkResource(resource); err != nil {
-		return all, err
+		return all, named(resource, err)
 	}
 	if ctx.Err() != nil {
 		return all, named(resource, cancelledError(ctx, nil))
@@ -178,7 +178,7 @@ func (c *Client) inspect(ctx context.Context, resource string, participants bool
 	}
 	switch err := (&noQuorumError{nodes: &missing}); {
 	case errors.Is(err, multiplex.ErrClosed):
-		return all, ErrClosed
+		return all, named(resource, ErrClosed)
 	case ctx.Err() != nil:
 		return all, named(resource, cancelledError(ctx, err))
 	default:

@@ -220,7 +220,7 @@ func TestInspectIsCancelled_R12(t *testing.T) {
 		require.ErrorIs(t, err, ErrResource)
 		closeNow(t, c)
 		_, err = c.Inspect(context.Background(), "r")
-		require.Equal(t, ErrClosed, err)
+		require.ErrorIs(t, err, ErrClosed)
 	})
 }
 

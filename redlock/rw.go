@@ -139,7 +139,7 @@ func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (
 func (rw RWLock) giveUp(write Lock, err error) error {
 	rw.client.abandon(write)
 	if err == ErrClosed {
-		return err // nothing is released any more
+		return named(rw.name, err) // nothing is released any more
 	}
 	text := "redlock: not downgraded, and the write lock was released: " + errtext.Text(err)
 	return named(rw.name, errtext.Wrap(text, err, ErrReleased))

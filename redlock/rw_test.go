@@ -364,11 +364,11 @@ func TestDowngradeDuringDrain_R28(t *testing.T) {
 		read, err := rw.Downgrade(t.Context(), write, time.Minute)
 		require.NoError(t, err)
 		_, err = rw.Upgrade(t.Context(), read, time.Minute)
-		require.Equal(t, ErrClosed, err, "that would be a new lock")
+		require.ErrorIs(t, err, ErrClosed, "that would be a new lock")
 		require.NoError(t, read.Release(t.Context()))
 		closeNow(t, c)
 		_, err = rw.Downgrade(t.Context(), write, time.Minute)
-		require.Equal(t, ErrClosed, err)
+		require.ErrorIs(t, err, ErrClosed)
 	})
 }
 

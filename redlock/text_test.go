@@ -78,7 +78,7 @@ func TestTextsOfErrors_R12_R31(t *testing.T) {
 		"no name": {healthy, func(ctx context.Context, c *redlock.Client) error {
 			_, err := c.TryAcquire(ctx, "", time.Second)
 			return err
-		}, `redlock: a resource of 0 bytes: it must have 1 to 1024`},
+		}, `redlock: "": a resource of 0 bytes: it must have 1 to 1024`},
 		"released twice": {healthy, func(ctx context.Context, c *redlock.Client) error {
 			lock, err := c.TryAcquire(ctx, "twice", 10*time.Second)
 			if err == nil {

@@ -534,7 +534,7 @@ func TestCloseEndsAllThatWait_R28(t *testing.T) {
 		for i, w := range all {
 			<-w.done
 			if i != 1 {
-				require.Equal(t, ErrClosed, w.err)
+				require.ErrorIs(t, w.err, ErrClosed)
 			}
 		}
 		require.Empty(t, b.queues.of)
