@@ -38,8 +38,9 @@ func (f *fleet) stopUnder(c *redlock.Client, ttl time.Duration) error {
 	}
 	ended := make(chan time.Duration, 1)
 	context.AfterFunc(h.Context(), func() { ended <- time.Until(h.Until()) })
+	done := h.Context().Done()
 	f.stop(0, 1, 2, 3, 4)
-	late := !f.endsBy(h, h.Until())
+	late := !endsBy(h, done, h.Until())
 	early := <-ended
 	f.continues(0, 1, 2, 3, 4)
 	defer func() {
@@ -78,19 +79,19 @@ func (f *fleet) stopUnder(c *redlock.Client, ttl time.Duration) error {
 	return nil
 }
 
-// endsBy reports whether a hold's context has ended when a timer for the end of
-// its validity fires. A renewal that was granted meanwhile moves the end, by a
-// third of a second or more.
-func (f *fleet) endsBy(h *redlock.Hold, end time.Time) bool {
+// endsBy reports whether a hold's context has ended, of which done is the
+// channel, when a timer for the end of its validity fires. A renewal that was
+// granted meanwhile moves the end, by a third of a second or more. A call of
+// the context, or of Err, would end it by itself.
+func endsBy(h *redlock.Hold, done <-chan struct{}, end time.Time) bool {
 	time.Sleep(time.Until(end))
 	select {
-	case <-h.Context().Done():
+	case <-done:
 		return true
 	default:
 	}
-	// This call ends the context by itself if the validity is over.
 	moved := h.Until()
-	return moved.Sub(end) > 100*time.Millisecond && f.endsBy(h, moved)
+	return moved.Sub(end) > 100*time.Millisecond && endsBy(h, done, moved)
 }
 
 // manyHolds says how long ten thousand locks are held; see
