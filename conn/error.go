@@ -31,16 +31,20 @@ type Error struct {
 }
 
 // Error returns the operation, the address and the cause.
-func (e *Error) Error() string { return "conn: " + e.Op + " " + e.Addr + ": " + errtext.Text(e.Err) }
+func (e *Error) Error() string { return "conn: " + e.Op + " " + e.Addr + ": " + e.said() }
+
+// said returns the text of the cause. The peer may have a part in it: crypto/tls
+// quotes the names of a certificate as they are.
+func (e *Error) said() string { return errtext.Printable(errtext.Text(e.Err)) }
 
 // Cause returns the text of the cause, for messages that already name the
 // address.
 func (e *Error) Cause() string {
 	switch e.Op {
 	case "read", "write":
-		return "connection lost: " + errtext.Text(e.Err)
+		return "connection lost: " + e.said()
 	}
-	return errtext.Text(e.Err)
+	return e.said()
 }
 
 // Unwrap returns the cause.
@@ -133,8 +137,8 @@ const maxMessage = 200
 // HELLO, the password. At most 200 bytes of printable ASCII remain.
 func scrub(message, password, username, keys string) string {
 	// All are made printable first, as a server may do with what it quotes.
-	message = conceal(printable(message), printable(password))
-	message = concealWords(message, printable(username), printable(keys))
+	message = conceal(errtext.Printable(message), errtext.Printable(password))
+	message = concealWords(message, errtext.Printable(username), errtext.Printable(keys))
 	message = (&resp.Error{Message: message}).Redacted()
 	return message[:min(len(message), maxMessage)]
 }
@@ -175,17 +179,6 @@ func conceal(message, password string) string {
 		return message
 	}
 	return strings.ReplaceAll(message, password, "***")
-}
-
-// printable replaces each byte that is not printable ASCII.
-func printable(s string) string {
-	b := []byte(s)
-	for i, c := range b {
-		if c < ' ' || c > '~' {
-			b[i] = '?'
-		}
-	}
-	return string(b)
 }
 
 // serverError returns v's error with its text scrubbed, or nil if v is not one.

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -71,7 +72,7 @@ const fuzzPassword = "hunter2"
 func checkIntroduced(t *testing.T, s *Server) {
 	for _, word := range []string{s.RunID, s.Product, s.Version, s.Role, s.Mode, s.EvictionPolicy} {
 		assert.LessOrEqual(t, len(word), maxWord)
-		assert.Equal(t, printable(word), word)
+		assert.Equal(t, errtext.Printable(word), word)
 	}
 	assert.LessOrEqual(t, len(s.ClientAddr), maxAddr)
 	assert.GreaterOrEqual(t, s.Uptime, time.Duration(0))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -234,7 +235,7 @@ const (
 )
 
 // word copies a value in a printable form of bounded length.
-func word(b []byte) string { return printable(string(b[:min(len(b), maxWord)])) }
+func word(b []byte) string { return errtext.Printable(string(b[:min(len(b), maxWord)])) }
 
 // role translates the old word that INFO keeps for compatibility.
 func role(b []byte) string {

@@ -1,5 +1,5 @@
 // Package errtext makes the texts of errors that wrap others: one prefix and
-// one line for the whole, and nothing twice.
+// one line for the whole, nothing twice, and what servers say printable.
 package errtext
 
 import (
@@ -30,6 +30,26 @@ func Text(err error) string {
 		if rest, ok := strings.CutPrefix(text, prefix); ok {
 			return rest
 		}
+	}
+	return text
+}
+
+// Printable replaces each byte that is not printable ASCII. What a server says
+// goes through it before it reaches an error, a log or a terminal: it could
+// move the cursor there, or recolour or reorder the line.
+func Printable(text string) string {
+	plain := func(c byte) bool { return ' ' <= c && c <= '~' }
+	for i := range len(text) {
+		if plain(text[i]) {
+			continue
+		}
+		b := []byte(text)
+		for j := i; j < len(b); j++ {
+			if !plain(b[j]) {
+				b[j] = '?'
+			}
+		}
+		return string(b)
 	}
 	return text
 }

@@ -41,3 +41,12 @@ func TestWrap(t *testing.T) {
 	assert.ErrorIs(t, err, io.EOF)
 	assert.ErrorIs(t, err, context.Canceled)
 }
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "ERR no ~": "ERR no ~", "\x1b[2J": "?[2J", "a\r\nb": "a??b", "\x7f\x00": "??", "caf\u00e9": "caf??", "\u202eabc": "???abc", "\xff": "?",
+	} {
+		assert.Equal(t, want, Printable(text), "%q", text)
+	}
+	assert.Zero(t, testing.AllocsPerRun(10, func() { Printable("a text that needs no change") }))
+}
