@@ -185,9 +185,11 @@ func ttlMillis(d time.Duration) float64 {
 	return float64(d) / float64(time.Millisecond)
 }
 
+// textOf returns the text of an error without the name of the package that made
+// it.
 func textOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	return errtext.Name(err.Error())
+	return errtext.Name(errtext.Text(err))
 }
