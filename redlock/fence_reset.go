@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,12 +75,13 @@ func ResetFence(ctx context.Context, config Config, least uint64) (FenceReset, e
 	return c.raiseFloors(ctx, int64(least), pure.FenceLead)
 }
 
-// resetPatience bounds the wait for all nodes.
+// resetPatience bounds the wait for all nodes, as Config.DialTimeout does if
+// that is shorter.
 const resetPatience = 4 * time.Second
 
 // awaitEvery waits until all nodes count.
 func (c *Client) awaitEvery(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, resetPatience)
+	limited, cancel := context.WithTimeout(ctx, min(resetPatience, cmp.Or(c.config.DialTimeout, resetPatience)))
 	defer cancel()
 	err := c.group.Complete(limited)
 	var missing *multiplex.UndecidedError

@@ -107,6 +107,8 @@ func (d *deployment) onlooker(ctx context.Context, p *process) (*redlock.Client,
 		return nil, err
 	}
 	config.MaxTTL, config.Forgetful = 0, true
+	answered := p.tellIfSlow()
+	defer answered()
 	client, err := d.open(ctx, config)
 	if err != nil {
 		return nil, err

@@ -136,6 +136,8 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 		return all, err
 	}
 	config.MaxTTL, config.Forgetful = 0, true
+	answered := p.tellIfSlow()
+	defer answered()
 	clocks := newClocks(len(probes))
 	var status []redlock.NodeStatus
 	var facts []probe.Facts
@@ -169,6 +171,7 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 			facts[i].Others = node.Others(ctx, facts[i].RunID())
 		}
 	})
+	answered()
 	if c.Observe > 0 {
 		for range 2 { // with the first, three bursts: a rate, and whether it was a step
 			pause(ctx, c.Observe/2)

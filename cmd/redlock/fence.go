@@ -74,7 +74,9 @@ func (c *fenceResetCommand) Run(p *process, d *deployment) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, d.Timeout+resetTakes)
 	defer cancel()
+	answered := p.tellIfSlow()
 	done, err := redlock.ResetFence(limited, config, c.Least)
+	answered()
 	if signal := interrupted(ctx); signal != nil {
 		err = signal
 	}

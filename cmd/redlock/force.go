@@ -64,7 +64,9 @@ func forceRelease(p *process, d *deployment, resource string, yes bool) error {
 	ctx, stop := p.interruptible(context.Background())
 	defer stop()
 	f := &forced{key: d.Prefix + resource, nodes: make([]forcedNode, len(probes))}
+	answered := p.tellIfSlow()
 	d.forEach(ctx, probes, f.read)
+	answered()
 	if err := interrupted(ctx); err != nil {
 		return err
 	}

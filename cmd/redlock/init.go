@@ -110,7 +110,9 @@ func (c *initCommand) Run(p *process, d *deployment) error {
 	if made.ID != "" {
 		r.Deployment, r.Size, r.MaxTTL = made.ID, made.Nodes, number(made.MaxTTL.Seconds())
 	}
+	answered := p.tellIfSlow()
 	r.Nodes = d.found(ctx, probes)
+	answered()
 	if c.JSON {
 		return errors.Join(err, printJSON(p.stdout, r, true))
 	}

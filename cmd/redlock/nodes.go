@@ -75,6 +75,8 @@ func (c *nodesCommand) Run(p *process, d *deployment) error {
 		return err
 	}
 	config.MaxTTL, config.Forgetful = 0, true // the client writes nothing; see observer
+	answered := p.tellIfSlow()
+	defer func() { answered() }()
 	client, err := d.open(ctx, config)
 	if err != nil {
 		return err
@@ -83,29 +85,20 @@ func (c *nodesCommand) Run(p *process, d *deployment) error {
 	clocks, watch := newClocks(len(probes)), d.observe(probes)
 	var settled sync.WaitGroup
 	settled.Go(func() { d.settle(ctx, client, hungGrace, nil) })
-	said := make(chan struct{})
-	patient := time.AfterFunc(hungGrace/2, func() {
-		fmt.Fprintln(p.stderr, "redlock: waiting for masters that do not answer")
-		close(said)
-	})
-	quiet := sync.OnceFunc(func() {
-		if !patient.Stop() {
-			<-said
-		}
-	})
-	defer quiet()
 	var first []probe.Facts
 	if c.Observe > 0 {
 		first = clocks.look(ctx, d, probes, hungGrace, nil)
 		watch.look(first, clocks.of)
+		answered() // what follows takes its time, whatever the masters do
 		pause(ctx, c.Observe)
+		answered = p.tellIfSlow()
 	}
 	place := screenOf(p.stdout)
 	return c.show(ctx, p, func(ctx context.Context) (view, error) {
 		facts := clocks.look(ctx, d, probes, hungGrace, first)
 		watch.look(facts, clocks.of)
 		settled.Wait()
-		quiet()
+		answered()
 		first = nil // a watch asks them again
 		v, up := nodesView(place, facts, client.Nodes(), clocks, watch)
 		if quorum := multiplex.Quorum(len(probes)); up < quorum {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
@@ -60,6 +61,21 @@ func (d *deployment) forEachSoon(ctx context.Context, probes []*probe.Probe, gra
 		}
 		<-done
 	}
+}
+
+// tellIfSlow says on standard error that the command waits for masters, unless
+// done is called within a moment. A second call of done does nothing.
+func (p *process) tellIfSlow() (done func()) {
+	said := make(chan struct{})
+	slow := time.AfterFunc(hungGrace/2, func() {
+		p.say("waiting for masters that do not answer")
+		close(said)
+	})
+	return sync.OnceFunc(func() {
+		if !slow.Stop() {
+			<-said // so that nothing is said later
+		}
+	})
 }
 
 func closeAll(probes []*probe.Probe) {
