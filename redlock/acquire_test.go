@@ -13,11 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// simulated runs a test in simulated time, with nodes that answer after 2 ms.
+// simulated runs a test in simulated time, with nodes that answer after 2 ms:
+// so many, or anyNumber of them.
 func simulated(t *testing.T, nodes int, test func(t *testing.T, m *memory)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t, nodes)
-		for i := range nodes {
+		for i := range m.nodes {
 			m.delay(i, 2*ms)
 		}
 		test(t, m)
@@ -62,6 +63,7 @@ func TestAcquireWaitsUntilTheLockHasExpired(t *testing.T) { // R11
 // comes before the next attempt's SET (R8, R11).
 func TestEachAttemptHasItsTokenAndIsUndoneBeforeTheNext(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
+		m.ownerless()
 		for _, n := range m.nodes[:2] {
 			n.DB().Set("r", stranger, 0)
 		}
@@ -97,6 +99,7 @@ func TestEachAttemptHasItsTokenAndIsUndoneBeforeTheNext(t *testing.T) {
 
 func TestMaxTriesBoundsTheAttempts(t *testing.T) { // R11
 	simulated(t, 1, func(t *testing.T, m *memory) {
+		m.ownerless()
 		m.nodes[0].DB().Set("r", stranger, 0)
 		for _, tries := range []int{1, 2, 7} {
 			before := m.nodes[0].Calls("SET")
@@ -120,7 +123,7 @@ func TestRetryDelaysAreConfigurable_R11(t *testing.T) {
 		"no more than a bound": {Config{RetryDelayMax: 30 * ms}, 60 * ms, 60 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
+			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				for _, n := range m.nodes {
 					n.DB().Set("r", stranger, 0)
 				}
@@ -353,7 +356,7 @@ func TestACancelledAcquireLeavesNothingBehind(t *testing.T) {
 }
 
 func TestCloseEndsAnAcquireThatWaits(t *testing.T) { // R28
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		mustAcquire(t, c, "r", time.Minute)
 		time.AfterFunc(time.Second, func() { c.Close(context.Background()) })
@@ -364,6 +367,7 @@ func TestCloseEndsAnAcquireThatWaits(t *testing.T) { // R28
 
 func TestAcquireDoesNotTryAgainWhatCannotBeAsked(t *testing.T) {
 	simulated(t, 1, func(t *testing.T, m *memory) {
+		m.ownerless()
 		c := m.client(t, Config{})
 		_, err := c.Acquire(context.Background(), "", time.Second)
 		require.ErrorIs(t, err, ErrResource)

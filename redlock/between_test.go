@@ -31,7 +31,7 @@ func (m *meddling) Err() error {
 // have all gone meanwhile, it is the first of a new queue, in which nothing was
 // tried, and tries at once.
 func TestTheQueueIsGoneWhenACallerJoins(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		held := mustAcquire(t, c, "r", time.Minute)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -55,7 +55,7 @@ func TestTheQueueIsGoneWhenACallerJoins(t *testing.T) {
 // A second release of the previous lock while the next caller makes its attempt
 // is no reason to try again once that attempt was granted.
 func TestAReleaseBeforeTheGrantIsNoReasonAfterIt(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		held := mustAcquire(t, c, "r", time.Minute)
 		first := waits(t.Context(), c, "r")
@@ -113,7 +113,7 @@ func TestACallIsHeardWithWhatItIsFor(t *testing.T) {
 // A hold that the keeper would take while Close begins is refused: nothing
 // would end it.
 func TestAHoldIsNotKeptOnceCloseHasBegun_R28(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		lock := mustAcquire(t, c, "r", time.Minute)
 		h := c.newHold(t.Context(), lock, c.keeper.clock(), HoldOptions{TTL: time.Minute})
@@ -132,7 +132,7 @@ func TestAHoldIsNotKeptOnceCloseHasBegun_R28(t *testing.T) {
 
 // A keeper without holds renews the next one in time.
 func TestAHoldAfterAPauseIsRenewed_R13(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		for range 3 {
 			h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 3 * time.Second})

@@ -13,7 +13,7 @@ import (
 // Held lists the holds that are not released, in the order of the resources;
 // Err tells which of them have ended.
 func TestHeldListsWhatIsNotReleased_R27(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		require.Empty(t, c.Held())
 		sinceB := time.Now()
@@ -45,7 +45,7 @@ func TestHeldListsWhatIsNotReleased_R27(t *testing.T) {
 // meanwhile. It refuses new locks, even to waiting callers, but not to work
 // under a hold.
 func TestDrainWaitsForTheWorkUnderHolds_R28(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
 		other := mustAcquire(t, b, "other", time.Minute)
 		start := time.Now()
@@ -84,7 +84,7 @@ func TestDrainWaitsForTheWorkUnderHolds_R28(t *testing.T) {
 // A hold whose lock was granted when Drain began is released, not kept: Drain
 // may have returned already (R7).
 func TestAHoldGrantedDuringDrainIsGivenBack_R7(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		var c *Client
 		c = m.client(t, Config{Tracer: &Tracer{AcquireDone: func(context.Context, AcquireInfo) {
 			require.NoError(t, c.Drain(t.Context()))
@@ -99,7 +99,7 @@ func TestAHoldGrantedDuringDrainIsGivenBack_R7(t *testing.T) {
 // Drain ends with its context, and says how much is still held; Close ends the
 // rest.
 func TestDrainEndsWithItsContext(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{ReleaseOnClose: true})
 		h := mustHold(t, c, "r", HoldOptions{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -243,16 +243,16 @@ func TestReady(t *testing.T) {
 func TestNodesTellWhatIsKnown(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		m.link(2).Refuse(true)
-		c := m.client(t, Config{Nodes: Nodes("redis://default:hunter2@node0", "redis://node1", "redis://node2")})
+		c := m.client(t, Config{Nodes: Nodes(append([]string{m.url(0, "default:hunter2")}, m.urls()[1:]...)...)})
 		mustAcquire(t, c, "r", time.Second)
 		synctest.Wait() // a vote reaches its caller before its node's counters
 		all := c.Nodes()
 		require.Len(t, all, 3)
-		require.Equal(t, "node0:6379", all[0].Addr, "without credentials (R27)")
+		require.Equal(t, m.addr(0), all[0].Addr, "without credentials (R27)")
 		require.Equal(t, NodeCounts{Granted: 1, Dials: 1}, all[1].Counts)
 		all[1].Counts = NodeCounts{}
-		require.Equal(t, NodeStatus{Addr: "node1:6379", State: "up", Product: "redis", Version: "7.0.15", Connects: 1, ReplyTime: 2 * ms}, all[1])
-		require.Equal(t, "node2:6379", all[2].Addr)
+		require.Equal(t, NodeStatus{Addr: m.addr(1), State: "up", Product: "redis", Version: "7.0.15", Connects: 1, ReplyTime: 2 * ms}, all[1])
+		require.Equal(t, m.addr(2), all[2].Addr)
 		require.NotEqual(t, NodeUp, all[2].State)
 		require.ErrorIs(t, all[2].Err, multiplex.ErrDown)
 		require.NotContains(t, fmt.Sprint(all), "hunter2")
@@ -368,6 +368,7 @@ func TestNodesThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMemory(t, 2)
+				m.ownerless()
 				c.node.Arrangement = m.arrangement
 				odd := redistest.NewNode(c.node)
 				odd.Teach()
@@ -402,7 +403,7 @@ func replyTo(command, reply string) redistest.Hook {
 func TestOneServerUnderTwoAddressesIsOneVote(t *testing.T) {
 	simulated(t, 2, func(t *testing.T, m *memory) {
 		m.nodes[0].Serve(m.network.Listen("alias:6379"))
-		c := m.client(t, Config{Nodes: Nodes("redis://node0", "redis://alias", "redis://node1")})
+		c := m.client(t, Config{Nodes: Nodes(append(m.urls(), "redis://alias")...)})
 		time.Sleep(time.Second)
 		up := 0
 		for _, s := range c.Nodes() {
@@ -419,7 +420,7 @@ func TestOneServerUnderTwoAddressesIsOneVote(t *testing.T) {
 func TestCredentialsAndNamesReachTheNodes(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		m.client(t, Config{
-			Nodes:    Nodes("redis://node0", "redis://default:own@node1", "redis://node2?client_name=special"),
+			Nodes:    Nodes(m.urls()[0], m.url(1, "default:own"), m.urls()[2]+"?client_name=special"),
 			Username: "default", Password: "common", ClientName: "worker-7",
 		})
 		for i, want := range [][]string{

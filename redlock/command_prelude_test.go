@@ -133,7 +133,7 @@ func TestSameServerIsAllowed_R22(t *testing.T) {
 	simulated(t, 2, func(t *testing.T, m *memory) {
 		m.usual()
 		m.nodes[0].Serve(m.network.Listen("alias:6379"))
-		refused := m.client(t, Config{Nodes: Nodes("redis://node0", "redis://alias", "redis://node1")})
+		refused := m.client(t, Config{Nodes: Nodes(m.urls()[0], "redis://alias", m.urls()[1])})
 		for _, s := range refused.Nodes()[:2] {
 			if s.State != "up" {
 				require.ErrorIs(t, s.Err, multiplex.ErrSameNode)
@@ -141,7 +141,7 @@ func TestSameServerIsAllowed_R22(t *testing.T) {
 				require.Contains(t, s.Err.Error(), "Allow.SameServer")
 			}
 		}
-		config := Config{Nodes: Nodes("redis://node0", "redis://alias/1", "redis://node1")}
+		config := Config{Nodes: Nodes(m.urls()[0], "redis://alias/1", m.urls()[1])}
 		config.Allow.SameServer = true
 		c := m.client(t, config)
 		m.link(1).Refuse(true)

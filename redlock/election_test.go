@@ -113,7 +113,7 @@ func TestElection(t *testing.T) {
 // Run ends with the function, if that ends by itself: its error and that of the
 // release are returned as Do returns them.
 func TestElectionEndsWithItsFunction(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		for _, want := range []error{nil, errWork} {
 			r := stand(t, c, ElectionOptions{}, func(context.Context) error { return want })
@@ -156,7 +156,8 @@ func (m *memory) forget(key string) {
 
 // What cannot be an election is refused, and says why.
 func TestElectionsThatCannotBe(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
+		m.ownerless()
 		never := func(context.Context, uint64) error {
 			t.Error("elected")
 			return nil
@@ -196,7 +197,7 @@ func TestElectionsThatCannotBe(t *testing.T) {
 // A candidate that gives up early campaigns again; what waiting cannot change
 // ends it.
 func TestElectionCampaignsAgainAfterAFailedCampaign(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		first := stand(t, m.candidate(t, "a"), ElectionOptions{}, nil)
 		time.Sleep(10 * ms)
 		for _, change := range []func(*Config){
@@ -239,7 +240,7 @@ func TestElectionCancelledInItsLastAttempt_R12(t *testing.T) {
 		"waiting":   func(*Config) {},
 	} {
 		for _, outage := range []bool{false, true} {
-			simulated(t, 3, func(t *testing.T, m *memory) {
+			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				holder := m.candidate(t, "a")
 				mustAcquire(t, holder, "e", electionTTL)
 				ctx, cancel := context.WithCancelCause(t.Context())
@@ -272,7 +273,7 @@ func TestElectionCancelledInItsLastAttempt_R12(t *testing.T) {
 
 // The end of the client ends the campaign, and the function of a leader.
 func TestElectionEndsWithItsClient(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		first, second := m.candidate(t, "a"), m.candidate(t, "b")
 		a := stand(t, first, ElectionOptions{}, func(ctx context.Context) error {
 			<-ctx.Done()
@@ -292,7 +293,7 @@ func TestElectionEndsWithItsClient(t *testing.T) {
 // A function that does not stop is reported after Grace, once, whether the
 // leadership was lost or given up.
 func TestElectionOverstays(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		var reported journal[TermInfo]
 		o := ElectionOptions{Grace: 500 * ms, Overstay: reported.add}
 		var linger atomic.Int64
@@ -325,7 +326,7 @@ func TestElectionOverstays(t *testing.T) {
 // A leader that is told by its function's context to step down does not wait
 // for itself.
 func TestStepDownFromWithin(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		var r *campaign
 		ready := make(chan struct{})
@@ -346,7 +347,7 @@ func TestStepDownFromWithin(t *testing.T) {
 
 // So does one whose function has entered a hold around the election.
 func TestStepDownFromWithinAReentrantFunction(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		e := c.Election("e", ElectionOptions{})
 		err := c.Do(t.Context(), "around", electionTTL, func(ctx context.Context) error {
@@ -367,7 +368,7 @@ func TestStepDownFromWithinAReentrantFunction(t *testing.T) {
 
 // StepDown returns what is known of the release, and when its own context ends.
 func TestStepDownReportsTheRelease(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		var work atomic.Int64
 		work.Store(int64(time.Second))
 		r := stand(t, m.candidate(t, "a"), ElectionOptions{Rest: 100 * ms}, func(ctx context.Context) error {
@@ -393,7 +394,7 @@ func TestStepDownReportsTheRelease(t *testing.T) {
 
 // The error of a function that fails while the context of Run ends is not lost.
 func TestElectionJoinsTheErrors(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		r := stand(t, m.candidate(t, "a"), ElectionOptions{}, func(ctx context.Context) error {
 			<-ctx.Done()
 			return errWork
@@ -411,7 +412,7 @@ func TestElectionJoinsTheErrors(t *testing.T) {
 // The end of the context of Run does not end the lock before the function has
 // returned, however long that takes.
 func TestElectionLeadsUntilItsFunctionReturns(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		s := shift{linger: 3 * electionTTL}
 		a := stand(t, m.candidate(t, "a"), ElectionOptions{}, s.work)
 		time.Sleep(10 * ms)
@@ -428,7 +429,7 @@ func TestElectionLeadsUntilItsFunctionReturns(t *testing.T) {
 // A process that slept for too long knows at once that it leads no more, though
 // its function has noticed nothing.
 func TestIsLeaderReadsTheClocks_R15(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		var slept atomic.Int64
 		c.keeper.clock = func() instant {
@@ -454,7 +455,7 @@ func TestIsLeaderReadsTheClocks_R15(t *testing.T) {
 
 // A call of Overstay that takes long does not keep the lock.
 func TestOverstayDoesNotDelayTheRelease(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		o := ElectionOptions{Overstay: func(TermInfo) { time.Sleep(time.Minute) }}
 		r := stand(t, c, o, func(ctx context.Context) error {
@@ -478,7 +479,7 @@ func TestOverstayDoesNotDelayTheRelease(t *testing.T) {
 func TestElectionIsNotMisledByACauseOfTheCaller(t *testing.T) {
 	for _, cause := range []error{ErrClosed, ErrLost, ErrSteppedDown, errWork} {
 		t.Run(cause.Error(), func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
+			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				c := m.candidate(t, "a")
 				ctx, cancel := context.WithCancelCause(context.Background())
 				time.AfterFunc(time.Second, func() { cancel(cause) })
@@ -513,7 +514,7 @@ func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
+			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				c := m.candidate(t, "a")
 				var working atomic.Bool
 				var done, overstayed journal[TermInfo]
@@ -565,7 +566,7 @@ func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
 
 // If the lock is lost while such functions run on, Run says so, as Do does.
 func TestElectionLostAfterItsFunction_R14(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		err := c.Election("e", ElectionOptions{}).Run(t.Context(), func(ctx context.Context, _ uint64) error {
 			entered := make(chan struct{})
@@ -585,7 +586,7 @@ func TestElectionLostAfterItsFunction_R14(t *testing.T) {
 
 // An Election whose Run has returned can stand again, after a panic too.
 func TestElectionStandsAgain(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		e := m.candidate(t, "a").Election("e", ElectionOptions{})
 		require.PanicsWithValue(t, "p", func() {
 			_ = e.Run(t.Context(), func(context.Context, uint64) error { panic("p") })

@@ -175,7 +175,7 @@ func TestTrapACandidateWhoseConnectionsDied(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
+			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				s := shift{}
 				a := stand(t, m.candidate(t, "a"), ElectionOptions{}, s.work)
 				time.Sleep(10 * ms)

@@ -96,7 +96,7 @@ func (m *memory) forgetOn(node int, key string) { m.nodes[node].DB().Delete(key)
 // A leader that dies is reported as gone when its keys have expired, though no
 // release pushes that.
 func TestWatchOfALeaderThatDies(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c, network := m.apart(t, "a")
 		observer := m.candidate(t, "b")
 		a := stand(t, c, ElectionOptions{}, nil)
@@ -140,7 +140,7 @@ func TestWatchWithAPrefixIsTold_R11(t *testing.T) {
 // A further term of the same leader is news, even if the observer did not see
 // the time between.
 func TestWatchReportsTheSameLeadersNextTerm(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		held := mustAcquire(t, c, "e", electionTTL)
 		fresh := observe(t.Context(), c.Election("e", ElectionOptions{}))
@@ -159,7 +159,7 @@ func TestWatchReportsTheSameLeadersNextTerm(t *testing.T) {
 // However long a term was, after its end the observer looks as often as it did
 // at the start: a leader that follows at once is seen at once.
 func TestWatchLooksOftenAfterEachLongTerm(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		fresh := observe(t.Context(), m.client(t, Config{}).Election("e", ElectionOptions{}))
 		for range 5 {
@@ -184,7 +184,7 @@ func TestWatchLooksOftenAfterEachLongTerm(t *testing.T) {
 // That a quorum does not answer is reported, with the causes, and so is its
 // return.
 func TestWatchIsUnclear(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		a := stand(t, c, ElectionOptions{}, nil)
 		time.Sleep(10 * ms)
@@ -217,7 +217,7 @@ func TestWatchIsUnclear(t *testing.T) {
 
 // A slow loop gets the latest state, and no history.
 func TestWatchCoalesces(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		var seen []Leadership
 		for l := range c.Election("e", ElectionOptions{}).Watch(t.Context()) {
@@ -282,7 +282,7 @@ func TestWatchEnds(t *testing.T) {
 // A loop over Watch that ends leaves no lookout, in whichever way it ends: of
 // all that a client may have, only one is left for it.
 func TestWatchStopsItsLookout_R26(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		e := c.Election("e", ElectionOptions{})
 		requireOne := leaveOneLookout(t, c)
@@ -310,7 +310,7 @@ func TestWatchStopsItsLookout_R26(t *testing.T) {
 
 // A client that has too many lookouts watches without pushes.
 func TestWatchWithoutALookout_R26(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		for c.group.Lookout([]byte("k")) != nil {
 		}

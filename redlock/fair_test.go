@@ -56,7 +56,7 @@ func TestFairIsInOrder(t *testing.T) {
 // TryAcquire takes no place in the queue, and does not overtake callers that
 // wait.
 func TestTryAcquireDoesNotOvertake(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}).Fair("r"), m.client(t, Config{}).Fair("r")
 		held, err := a.TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
@@ -181,7 +181,7 @@ func TestPlaceByMostNodes_R32(t *testing.T) {
 // A waiter that dies costs the others its lease, and no more. The holder that
 // dies costs its TTL.
 func TestAWaiterThatDies(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a := m.client(t, Config{}).Fair("r")
 		held, err := a.TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
@@ -438,7 +438,7 @@ func TestFairFromTooFar(t *testing.T) {
 // A call that is a mistake, or whose context has ended, sends nothing: it has
 // no place to give up.
 func TestFairSendsNothingInVain(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -530,7 +530,7 @@ func TestCloseLeavesTheQueue_R28(t *testing.T) {
 // A caller that no node has let in, since there are always later tickets, has
 // no place.
 func TestNoPlaceInTheQueue(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		var late atomic.Int64
 		late.Store(time.Now().UnixMicro())
 		for _, n := range m.nodes {
@@ -834,7 +834,7 @@ func TestWhatTicketsAreAnswers_R33(t *testing.T) {
 // while keeps its place, and one that has died stops the others for as long.
 func TestFairLeaseIsSet(t *testing.T) {
 	for _, lease := range []time.Duration{0, 5 * time.Second} {
-		simulated(t, 3, func(t *testing.T, m *memory) {
+		simulated(t, anyNumber, func(t *testing.T, m *memory) {
 			c := m.client(t, Config{FairLease: lease})
 			held, err := c.Fair("r").TryAcquire(t.Context(), time.Minute)
 			require.NoError(t, err)
@@ -1035,7 +1035,7 @@ func commandsOf(m *memory) (n int) {
 
 // A hold on a fair lock renews itself.
 func TestHoldOfAFairLock(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}).Fair("r"), m.client(t, Config{}).Fair("r")
 		err := a.DoWith(t.Context(), HoldOptions{TTL: time.Second}, func(ctx context.Context) error {
 			time.Sleep(5 * time.Second)

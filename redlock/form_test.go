@@ -48,7 +48,7 @@ func TestHoldsThatCallsMeet(t *testing.T) {
 // Nodes that have lost the scripts get them with the next command: no extension
 // and no release is lost (R24). A claim is not repeated (R8).
 func TestScriptsOfEachKindAreCured_R24(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		flush := func() {
 			for _, n := range m.nodes {

@@ -41,7 +41,7 @@ func TestFromContextFindsTheInnermostHold(t *testing.T) {
 // A process that continues after a pause past the validity finds the channel of
 // Done closed, before any timer has fired (R15).
 func TestDoneTellsOfASuspendAtOnce_R15(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		real := c.keeper.clock
 		var slept atomic.Int64

@@ -14,7 +14,7 @@ import (
 var errWork = errors.New("work failed")
 
 func TestDoWithsRunsAndReleases(t *testing.T) { // R14
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
 		var run context.Context
 		err := a.Do(context.Background(), "r", time.Second, func(ctx context.Context) error {
@@ -35,7 +35,7 @@ func TestDoWithsRunsAndReleases(t *testing.T) { // R14
 }
 
 func TestDoWithoutTheLockDoesNothing(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{MaxTries: 2})
 		mustAcquire(t, a, "r", time.Minute)
 		err := b.Do(context.Background(), "r", time.Second, func(context.Context) error {
@@ -49,7 +49,7 @@ func TestDoWithoutTheLockDoesNothing(t *testing.T) {
 // Do returns fn's error unchanged, joined with the release's error if that
 // failed too.
 func TestDoReportsBothErrors(t *testing.T) { // R14
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		err := c.Do(context.Background(), "r", time.Second, func(context.Context) error { return errWork })
 		require.True(t, err == errWork)
@@ -128,7 +128,7 @@ func TestDoReleasesThoughItsContextEnded(t *testing.T) {
 // or without a deadline.
 func TestDoEndsAsItsContextDid(t *testing.T) {
 	errBudget := errors.New("the budget is used up")
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		for range 50 {
 			limited, cancel := context.WithTimeoutCause(context.Background(), time.Second, errBudget)
@@ -146,7 +146,7 @@ func TestDoEndsAsItsContextDid(t *testing.T) {
 // fn's context also reads the clocks: a process that was stopped past the
 // validity learns it from the first query (R15).
 func TestDoTellsOfASuspendAtOnce_R15(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		real := c.keeper.clock
 		var slept atomic.Int64
@@ -171,7 +171,7 @@ func TestDoTellsOfASuspendAtOnce_R15(t *testing.T) {
 
 // A panic, and runtime.Goexit, continue, and leave no lock behind.
 func TestDoReleasesThoughItPanics(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		require.PanicsWithValue(t, "oops", func() {
 			_ = c.Do(context.Background(), "r", 10*time.Second, func(context.Context) error { panic("oops") })
@@ -234,7 +234,7 @@ func TestNothingStartsWithAnEndedContext_R14(t *testing.T) {
 
 // fn is never called with less than the minimum validity (R14).
 func TestDoStartsNothingThatIsAlmostOver(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{MinValidity: 5 * time.Second})
 		var late atomic.Bool
 		real, k := c.keeper.clock, c.keeper

@@ -46,7 +46,7 @@ func TestALockOfAnyKindBecomesAHold_R10_R13(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
+			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				c := exactClient(t, m, Config{})
 				lock := acquire(t, c)
 				time.Sleep(time.Second)
@@ -71,7 +71,7 @@ func TestALockOfAnyKindBecomesAHold_R10_R13(t *testing.T) {
 // The validity of a kept lock is never longer than the lives of its keys,
 // though the hold asks for a longer TTL than the lock had.
 func TestAKeptLockIsRenewedForItsWholeTTL_R4_R10(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
 		h, err := c.Keep(t.Context(), mustAcquire(t, c, "r", time.Second), HoldOptions{TTL: time.Minute})
 		require.NoError(t, err)
@@ -92,7 +92,7 @@ func TestAKeptLockIsRenewedForItsWholeTTL_R4_R10(t *testing.T) {
 // A hold that writes is downgraded, and reads on, without a moment in which
 // another writer could get in.
 func TestAHoldIsDowngraded_R10(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c, other := exactClient(t, m, Config{}), m.client(t, Config{})
 		writes, err := c.RW("r").Write().Hold(t.Context(), HoldOptions{TTL: holdTTL})
 		require.NoError(t, err)

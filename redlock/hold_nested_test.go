@@ -11,7 +11,7 @@ import (
 // A call that would wait for the hold whose context it was given fails at once.
 // For another resource, another client or a hold that is over, it waits.
 func TestNestedCallsAreReported_R14(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c, other := m.client(t, Config{}), m.client(t, Config{})
 		// A call that waits for itself would wait until its context ends.
 		within, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -53,7 +53,7 @@ func TestNestedCallsAreReported_R14(t *testing.T) {
 // A function that has entered an outer hold still runs under those in between:
 // a call for one of them would wait for itself, or enters it.
 func TestNestedCallsBelowAReentrantOne_R14(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		within, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -82,7 +82,7 @@ func TestNestedCallsBelowAReentrantOne_R14(t *testing.T) {
 // A call by another client of the process would wait for itself as well. Two
 // clients lock the same if their masters say that they are one deployment.
 func TestNestedCallsOfAnotherClientAreReported_R14(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.opened(t, Config{MaxTTL: time.Minute})
 		same := m.client(t, Config{MaxTTL: time.Minute})
 		elsewhere := m.opened(t, Config{MaxTTL: time.Minute, Prefix: "another:"})

@@ -13,7 +13,7 @@ import (
 // A reentrant call runs under the outer hold, which is released at its end: not
 // before, whatever the inner calls do. The nodes hear nothing of those.
 func TestReentrantCalls(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c, other := m.client(t, Config{}), m.client(t, Config{})
 		again := HoldOptions{TTL: time.Second, Reentrant: true}
 		var depth func(ctx context.Context, n int) error
@@ -72,7 +72,7 @@ func TestReentrantCalls(t *testing.T) {
 // A hold that has ended is not entered, and one of Hold is entered by its
 // context.
 func TestReentrantUnderAHold(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		again := HoldOptions{TTL: time.Second, Reentrant: true}
 		h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: time.Second})
@@ -112,7 +112,7 @@ func TestReentrantUnderAHold(t *testing.T) {
 // Where functions under the hold outlive the one that the lock was acquired
 // for, the lock is released after the last of them.
 func TestReentrantFunctionThatOutlivesTheOuterOne(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c, other := m.client(t, Config{}), m.client(t, Config{})
 		var working atomic.Int32
 		require.NoError(t, c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
@@ -175,7 +175,7 @@ func TestReentrantCallAfterTheOuterFunction_R14(t *testing.T) {
 // A reentrant function does not start with too little validity, as that of a
 // hold of its own would not.
 func TestReentrantCallWithTooLittleValidity_R14(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{MinValidity: 500 * ms})
 		_ = c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
 			for _, n := range m.nodes {
@@ -198,7 +198,7 @@ func TestReentrantCallWithTooLittleValidity_R14(t *testing.T) {
 // A reentrant function does not start with a context that has ended, as that of
 // a hold of its own would not.
 func TestReentrantCallWithAnEndedContext(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		require.NoError(t, c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
 			inner, cancel := context.WithCancelCause(ctx)
@@ -219,7 +219,7 @@ func TestReentrantCallWithAnEndedContext(t *testing.T) {
 // A hold on several resources is entered for some or all of them, and not for
 // more.
 func TestReentrantOnSeveral(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		again := HoldOptions{TTL: time.Second, Reentrant: true}
 		require.NoError(t, c.DoAll(t.Context(), []string{"a", "b", "c"}, again, func(ctx context.Context) error {
@@ -243,7 +243,7 @@ func TestReentrantAmongKinds(t *testing.T) {
 		own    = "a hold of its own"
 		nested = "ErrNested"
 	)
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		again := HoldOptions{TTL: time.Second, Reentrant: true}
 		do := []func(context.Context, func(context.Context) error) error{
@@ -287,7 +287,7 @@ func TestReentrantAmongKinds(t *testing.T) {
 // A call whose context ended with the outer function is cancelled, whatever the
 // outer call still has to do: it is not nested, since nothing waits for it.
 func TestAReentrantCallThatComesLateIsCancelled_R12_R14(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		for name, late := range map[string]func(context.Context) error{
 			"Reentrant": func(ctx context.Context) error {

@@ -133,7 +133,7 @@ func TestAWallClockThatIsSetBack(t *testing.T) {
 
 // While nothing is held, the keeper does not look at all.
 func TestTheKeeperRestsWhileNothingIsHeld(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c, _ := sleepyClient(t, m)
 		var looks atomic.Int64
 		c.keeper.clock = func() instant { looks.Add(1); return readClocks() }
@@ -149,7 +149,7 @@ func TestTheKeeperRestsWhileNothingIsHeld(t *testing.T) {
 // The machine slept while a caller waited for a lock: the grant may be from
 // before that, so it is given back, and the caller tries again.
 func TestASuspendWhileWaitingForAHold(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		other := m.client(t, Config{})
 		held := mustAcquire(t, other, "r", time.Minute)
 		c, s := sleepyClient(t, m)
@@ -173,7 +173,7 @@ func TestASuspendWhileWaitingForAHold(t *testing.T) {
 // A lock that is given back like this is offered to the next caller that waits
 // here, which would not hear of it otherwise.
 func TestASuspendWhileWaitingForAHoldDelaysNobody(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		other := m.client(t, Config{})
 		held := mustAcquire(t, other, "r", time.Minute)
 		c, s := sleepyClient(t, m)

@@ -138,7 +138,7 @@ func TestAHoldRenewsItselfAtAThirdOfItsValidity(t *testing.T) { // R13
 // The context carries the caller's values but does not end with it: a deadline
 // for waiting must not end the work.
 func TestAHoldsContextHasValuesOnly(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
 		type key struct{}
 		ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), key{}, "value"), time.Second)
@@ -278,7 +278,7 @@ func TestADefiniteLossEndsAHoldAtOnce(t *testing.T) { // R13
 
 // A hold that is lost before its validity ends says so.
 func TestALossBeforeTheEndIsToldAsSuch(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		told := make(chan HoldInfo, 2)
 		c := exactClient(t, m, Config{Tracer: &Tracer{HoldLost: func(i HoldInfo) { told <- i }}})
 		h := mustHold(t, c, "r", HoldOptions{})
@@ -331,6 +331,7 @@ func TestMaxExtensionsAndNoRenewal(t *testing.T) { // R10, R13
 
 func TestHoldOptionsAreChecked(t *testing.T) {
 	simulated(t, 1, func(t *testing.T, m *memory) {
+		m.ownerless()
 		c := exactClient(t, m, Config{})
 		for _, o := range []HoldOptions{
 			{TTL: time.Second, MaxHold: -1}, {TTL: time.Second, MaxExtensions: -1}, {TTL: time.Second, MinHold: -1},
@@ -370,7 +371,7 @@ func TestMinHoldKeepsOthersOut(t *testing.T) {
 // A release while a renewal waits to be merged: if it overtook the renewal, the
 // key would get its whole TTL again.
 func TestMinHoldAndARenewalThatIsQueued(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
 		h := mustHold(t, c, "job", HoldOptions{MinHold: 5 * time.Second})
 		other := mustHold(t, c, "other", HoldOptions{})
@@ -427,7 +428,7 @@ func TestAShortHoldLasts(t *testing.T) {
 // However many locks are held, there is one more goroutine than with none, and
 // none after the client is closed.
 func TestHoldsTakeOneGoroutine(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
 		synctest.Wait()
 		before := runtime.NumGoroutine()
@@ -495,7 +496,7 @@ func TestCloseEndsHoldsAndLeavesTheirKeys(t *testing.T) { // R28
 // has ended, no longer than Close may outlast that (R28).
 func TestReleaseOnCloseIsBounded(t *testing.T) {
 	for _, ended := range []bool{false, true} {
-		simulated(t, 3, func(t *testing.T, m *memory) {
+		simulated(t, anyNumber, func(t *testing.T, m *memory) {
 			config := Config{ReleaseOnClose: true}
 			if ended {
 				config.NodeTimeout = time.Second
@@ -586,7 +587,7 @@ func TestCloseTakesNoNewLocks(t *testing.T) {
 // A Close without time leaves unread more answers than the keeper takes at
 // once: a second Close must not wait for them.
 func TestCloseAfterAHastyClose(t *testing.T) { // R28
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{ReleaseOnClose: true, NodeTimeout: time.Second})
 		k, real := c.keeper, c.keeper.clock
 		k.clock = func() instant {
@@ -618,7 +619,7 @@ func TestCloseAfterAHastyClose(t *testing.T) { // R28
 
 // The client is closed while a caller waits for a hold.
 func TestCloseEndsTheWaitForAHold(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
 		mustHold(t, a, "r", HoldOptions{})
 		time.AfterFunc(time.Second, func() { _ = b.Close(context.Background()) })

@@ -88,7 +88,7 @@ func TestAdoptWithoutValidity_R10(t *testing.T) {
 }
 
 func TestAdoptRefusesWhatCannotBe(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{MaxTTL: time.Minute})
 		soon := time.Now().Add(time.Second)
 		_, err := c.Adopt("", Token{}, time.Second, soon)

@@ -38,7 +38,7 @@ func TestALockKnowsWhatItIs(t *testing.T) {
 }
 
 func TestExtendGivesANewLockAndLeavesTheOld(t *testing.T) { // R10
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		old := mustAcquire(t, c, "r", 10*time.Second)
 		until := old.Until()
@@ -57,7 +57,7 @@ func TestExtendGivesANewLockAndLeavesTheOld(t *testing.T) { // R10
 
 // Neither validity nor keys get shorter, whatever the requested TTL (R10).
 func TestExtendNeverShortens(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		lock := mustAcquire(t, c, "r", 10*time.Second)
 		for _, ttl := range []time.Duration{ms, 2 * ms, time.Second, 9900 * ms} {
@@ -161,7 +161,7 @@ func TestAFailedExtensionReturnsTheLock_R9_R10(t *testing.T) {
 }
 
 func TestALockCanBeExtendedForLong(t *testing.T) { // R10
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
 		lock := mustAcquire(t, a, "r", time.Second)
 		for range 100 {
@@ -248,7 +248,7 @@ func TestScriptsThatANodeLostAreLoadedAgain(t *testing.T) { // R24
 }
 
 func TestALockOutlivesItsNodesConnections(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		lock := mustAcquire(t, c, "r", time.Minute)
 		synctest.Wait()

@@ -1,8 +1,10 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,25 +18,29 @@ const ms = time.Millisecond
 // memory is a deployment in memory: nodes that know our scripts, and their
 // network. Inside testing/synctest all of it runs in simulated time.
 //
-// How keys begin, and which database the nodes use, is drawn for each test.
-// Tests name keys without the prefix; a client that leaves it out fails the
-// test, and so does one that uses another database.
+// How keys begin, how the nodes are called, which database they use, and what
+// clients call themselves is drawn for each test. Tests name keys without the
+// prefix; a client that leaves it out fails the test, and so does one that uses
+// another database.
 type memory struct {
 	network     *redistest.Network
 	nodes       []*redistest.Node
 	arrangement redistest.Arrangement
 }
 
+// anyNumber of nodes is for tests that hold for each: it is drawn.
+const anyNumber = 0
+
 func newMemory(tb testing.TB, n int) *memory {
 	tb.Helper()
 	m := &memory{network: redistest.NewNetwork(), arrangement: redistest.Arrange(tb)}
-	for i := range n {
+	for i := range cmp.Or(n, m.arrangement.N) {
 		node := redistest.NewNode(redistest.NodeConfig{
 			Arrangement: m.arrangement,
 			Strays:      func(text string) { tb.Errorf("node %d: %s", i, text) },
 		})
 		node.Teach()
-		node.Serve(m.network.Listen(fmt.Sprintf("node%d:6379", i)))
+		node.Serve(m.network.Listen(m.arrangement.Host(i)))
 		m.nodes = append(m.nodes, node)
 	}
 	tb.Cleanup(m.close)
@@ -50,6 +56,10 @@ func (m *memory) usual() {
 	}
 }
 
+// ownerless takes back the owner that was drawn, for a test of which commands
+// clients send: to know the owners, a client tries what its nodes understand.
+func (m *memory) ownerless() { m.arrangement.Owner = "" }
+
 func (m *memory) close() {
 	for _, node := range m.nodes {
 		node.Close()
@@ -58,6 +68,21 @@ func (m *memory) close() {
 }
 
 func (m *memory) urls() []string { return redistest.URLs(m.nodes) }
+
+// addr is the address of node i, and url its URL with credentials.
+func (m *memory) addr(i int) string { return m.nodes[i].Addr() }
+
+func (m *memory) url(i int, credentials string) string {
+	return strings.Replace(m.nodes[i].URL(), "://", "://"+credentials+"@", 1)
+}
+
+// named puts the addresses of nodes in place of node0, node1, … in a text.
+func (m *memory) named(text string) string {
+	for i := range m.nodes {
+		text = strings.ReplaceAll(text, fmt.Sprintf("node%d", i), m.addr(i))
+	}
+	return text
+}
 
 func (m *memory) link(i int) *redistest.Link { return m.network.At(m.nodes[i].Addr()) }
 
@@ -98,6 +123,7 @@ func (m *memory) reach(config Config) Config {
 		config.Nodes[i].URL = m.arrangement.URL(config.Nodes[i].URL)
 	}
 	config.Prefix = m.arrangement.Prefix + config.Prefix
+	config.Owner = cmp.Or(config.Owner, m.arrangement.Owner)
 	return config
 }
 
@@ -124,8 +150,14 @@ func closeNow(tb testing.TB, c *Client) {
 func (m *memory) holders(key string, token Token) []int {
 	return m.where(func(n *redistest.Node) bool {
 		value, ok := n.Get(key)
-		return ok && value == string(token[:])
+		return ok && tokenIn(value) == string(token[:])
 	})
+}
+
+// tokenIn returns the token in the value of a key, which may name an owner.
+func tokenIn(value string) string {
+	token, _, _ := strings.Cut(value, ":")
+	return token
 }
 
 func (m *memory) where(is func(*redistest.Node) bool) []int {

@@ -62,7 +62,7 @@ func TestCloseWaitsForAHoldThatIsBeingGranted_R7_R28(t *testing.T) {
 // Until its grant is found in time, or undone, an attempt keeps Close from
 // ending the connections. Here its goroutine stalls when it asks its context.
 func TestCloseWaitsForAnAttempt_R7_R28(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		attempted := make(chan error, 1)
 		go func() {
@@ -160,7 +160,7 @@ func TestNoRenewalFollowsTheRelease_R13(t *testing.T) {
 // The first look at the clocks that finds the loss reports it. The keeper,
 // whose look comes a moment later, does not.
 func TestALossIsToldOnce_R13(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		var told atomic.Int32
 		c := m.client(t, Config{Tracer: &Tracer{HoldLost: func(HoldInfo) { told.Add(1) }}})
 		s := new(sleeper)

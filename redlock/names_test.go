@@ -54,13 +54,13 @@ func TestKindsLeaveTheLocksOfOtherNamesAlone(t *testing.T) {
 		":redlock", "#0:mark",
 	} {
 		t.Run(end, func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
+			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				a, b := m.client(t, Config{}), m.client(t, Config{})
 				lock := mustAcquire(t, a, "x"+end, time.Hour)
 				live(t, b, "x")
 				for _, n := range m.nodes {
 					value, _ := n.DB().Get("x" + end)
-					require.Equal(t, lock.token.unveil().Reveal(), value)
+					require.Equal(t, lock.token.unveil().Reveal(), tokenIn(value))
 				}
 				_, err := b.TryAcquire(t.Context(), "x"+end, time.Minute)
 				require.ErrorIs(t, err, ErrHeld)

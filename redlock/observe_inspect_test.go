@@ -136,7 +136,7 @@ func TestInspectOfForeignKeys(t *testing.T) {
 		found, err := c.Inspect(context.Background(), "r")
 		require.NoError(t, err, "two of three answered")
 		require.Equal(t, StateUnclear, found.State)
-		require.Equal(t, InspectedNode{Addr: "node0:6379", Foreign: true, TTL: NoExpiry}, found.Nodes[0])
+		require.Equal(t, InspectedNode{Addr: m.addr(0), Foreign: true, TTL: NoExpiry}, found.Nodes[0])
 		var refusal *multiplex.RefusalError
 		require.ErrorAs(t, found.Nodes[1].Err, &refusal)
 		require.Equal(t, conn.ClassNoPerm, refusal.Class)
@@ -267,7 +267,7 @@ func TestInspectOfAKeyThatGoes(t *testing.T) {
 			client := m.client(t, Config{})
 			m.nodes[0].DB().Set("r", "x", time.Hour)
 			m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) { return []byte(c.ttl), args[0] == "PTTL" })
-			c.want.Addr = "node0:6379"
+			c.want.Addr = m.addr(0)
 			require.Equal(t, c.want, inspect(t, client, "r").Nodes[0], name)
 		})
 	}

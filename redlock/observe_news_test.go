@@ -81,7 +81,7 @@ func TestLoggerIsToldOfChanges(t *testing.T) {
 			require.NotEmpty(t, down[i]["error"])
 			delete(down[i], "error")
 			require.Equal(t, map[string]string{
-				"level": "WARN", "msg": "redlock: node is not up", "node": "1", "addr": "node1:6379", "state": "down", "cause": cause,
+				"level": "WARN", "msg": "redlock: node is not up", "node": "1", "addr": m.addr(1), "state": "down", "cause": cause,
 			}, down[i])
 		}
 		m.link(1).Refuse(false)
@@ -231,7 +231,7 @@ func TestNothingSecretIsLogged_R27(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		var out bytes.Buffer
 		logger := slog.New(slog.NewTextHandler(&out, nil))
-		urls := []string{"redis://default:hunter2@node0", "redis://:hunter2@node1", "redis://node2"}
+		urls := []string{m.url(0, "default:hunter2"), m.url(1, ":hunter2"), m.urls()[2]}
 		c := m.client(t, Config{Nodes: Nodes(urls...), Logger: logger})
 		lock := mustAcquire(t, c, "customer-4711", time.Minute)
 		m.nodes[0].Refuse("-WRONGPASS no, not hunter2", "HELLO")

@@ -52,6 +52,7 @@ func TestBadOwners(t *testing.T) {
 // GET.
 func owned(t *testing.T, nodes, with int, first, second string) (m *memory, a, b *Client) {
 	m = newMemory(t, nodes)
+	m.ownerless()
 	for _, n := range m.nodes[:with] {
 		n.Native("NXGET")
 	}

@@ -17,7 +17,7 @@ import (
 
 // Readers share a resource, and a writer has it alone.
 func TestReadersShareAndAWriterIsAlone(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}).RW("r"), m.client(t, Config{}).RW("r")
 		first, err := a.Read().TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestReadersShareAndAWriterIsAlone(t *testing.T) {
 // Each reader has its own time: neither does a short one end a long one, nor
 // does a long one keep a short one in.
 func TestEachReaderHasItsOwnTime(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		rw := m.client(t, Config{}).RW("r")
 		long, err := rw.Read().TryAcquire(t.Context(), 10*time.Second)
 		require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestEachReaderHasItsOwnTime(t *testing.T) {
 // While a writer waits, no new reader gets in, and neither waits for longer
 // than it takes to finish. No writer waits because another does.
 func TestWaitingWritersStopReadersOnly(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b, c := m.client(t, Config{}).RW("r"), m.client(t, Config{}).RW("r"), m.client(t, Config{}).RW("r")
 		read, err := a.Read().TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestWaitingWritersStopReadersOnly(t *testing.T) {
 // A writer that waited for a reader, and then for another writer, is told when
 // that has gone: it asks no oftener than one that never met a reader.
 func TestAWriterThatWaitsForAWriterAsksSeldom(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		rw, waits := m.used(t, Config{}).RW("r"), m.used(t, Config{}).RW("r")
 		read, err := rw.Read().TryAcquire(t.Context(), time.Hour)
 		require.NoError(t, err)
@@ -153,7 +153,7 @@ func TestAWriterThatWaitsForAWriterAsksSeldom(t *testing.T) {
 
 // A writer that gives up keeps readers out for no longer than its mark stands.
 func TestAWriterThatGivesUp(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}).RW("r"), m.client(t, Config{}).RW("r")
 		read, err := a.Read().TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
@@ -355,7 +355,7 @@ func TestAWriterTooFarAwayLetsReadersIn(t *testing.T) {
 // A lock that is downgraded is no new one, so that work which Drain waits for
 // keeps what it has.
 func TestDowngradeDuringDrain_R28(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		rw := c.RW("r")
 		write, err := rw.Write().TryAcquire(t.Context(), time.Minute)
@@ -374,7 +374,7 @@ func TestDowngradeDuringDrain_R28(t *testing.T) {
 
 // The writer becomes a reader, and no other writer gets in between.
 func TestDowngrade(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}).RW("r"), m.client(t, Config{}).RW("r")
 		write, err := a.Write().TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
@@ -447,7 +447,7 @@ func TestDowngradeAfterTheValidity_R7(t *testing.T) {
 // A downgrade of a lock that the nodes have lost is ErrNotHeld, to the caller
 // and to the tracer: no other client holds the resource.
 func TestDowngradeOfALostLock_R12(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		var traced []error
 		c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, i AttemptInfo) { traced = append(traced, i.Err) }}})
 		write, err := c.RW("r").Write().TryAcquire(t.Context(), time.Minute)
@@ -608,7 +608,7 @@ func TestHoldsOfReadersAndWriters(t *testing.T) {
 
 // A reader that lost its entries, or a writer its keys, loses the hold.
 func TestHoldsOfReadersAreLost_R13(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		rw := m.client(t, Config{}).RW("r")
 		for _, k := range []Locker{rw.Read(), rw.Write()} {
 			h, err := k.Hold(t.Context(), HoldOptions{TTL: time.Second})
@@ -625,7 +625,7 @@ func TestHoldsOfReadersAreLost_R13(t *testing.T) {
 // Every name that cannot be locked is refused, and the keys of two locks do not
 // meet.
 func TestNamesOfReadWriteLocks(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		for _, name := range []string{"", "redlock:seal", "a:redlock:readers", string(make([]byte, 1025))} {
 			for _, k := range []Locker{c.RW(name).Read(), c.RW(name).Write()} {
@@ -644,7 +644,7 @@ func TestNamesOfReadWriteLocks(t *testing.T) {
 
 // A refusal tells what is in the way: the writer, or one of the readers.
 func TestOwnersOfReadWriteLocks(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{Owner: "a"}).RW("r"), m.client(t, Config{Owner: "b"}).RW("r")
 		for _, k := range []Locker{a.Read(), a.Write()} {
 			lock, err := k.TryAcquire(t.Context(), time.Minute)

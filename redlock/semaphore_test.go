@@ -51,7 +51,7 @@ func TestSemaphore(t *testing.T) {
 // A caller that waits gets a permit when one is given back, or its holder has
 // died.
 func TestWaitingForAPermit(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}).Semaphore("s", 2), m.client(t, Config{}).Semaphore("s", 2)
 		first, err := a.TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestWaitingForAPermit(t *testing.T) {
 // If clients name different numbers, new grants end at the least of those whose
 // permits may live, and fewer permits stop only new grants.
 func TestSemaphoresOfDifferentSizes(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		large, small := c.Semaphore("s", 5), c.Semaphore("s", 2)
 		var held []Lock
@@ -157,7 +157,7 @@ func TestMorePermitsOfASemaphoreInUse(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
+			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				small, large := m.client(t, Config{}).Semaphore("s", 2), m.client(t, Config{}).Semaphore("s", 5)
 				lock, err := small.TryAcquire(t.Context(), time.Second)
 				require.NoError(t, err)
@@ -216,7 +216,7 @@ func TestCallersThatWaitForAPermitAskSeldom(t *testing.T) {
 func TestAPermitGivenBackBesideAnOldMark(t *testing.T) {
 	for _, left := range []time.Duration{1, 20 * ms, 400 * ms, permitMark*3/4 - ms, permitMark * 3 / 4, permitMark*3/4 + ms, permitMark} {
 		for _, after := range []time.Duration{3 * ms, 100 * ms, left - 2*ms, left, left + 2*ms, 1100 * ms, permitMark} {
-			simulated(t, 3, func(t *testing.T, m *memory) {
+			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				held, err := m.client(t, Config{}).Semaphore("s", 1).TryAcquire(t.Context(), time.Minute)
 				require.NoError(t, err)
 				for _, n := range m.nodes {
@@ -242,7 +242,7 @@ func TestAPermitGivenBackBesideAnOldMark(t *testing.T) {
 // keeps no reader out, and a permit that is given back lets none in past a
 // writer that waits.
 func TestPermitsAndReadersOfOneName(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		k, rw := m.client(t, Config{}).Semaphore("x", 1), m.client(t, Config{}).RW("x")
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -280,7 +280,7 @@ func TestPermitsAndReadersOfOneName(t *testing.T) {
 // A semaphore of one permit is a lock, and a hold on it renews itself. The
 // holder of one of several may ask for another.
 func TestHoldsOfPermits(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		o := HoldOptions{TTL: time.Second}
 		one, two := c.Semaphore("one", 1), c.Semaphore("two", 2)
@@ -305,7 +305,7 @@ func TestHoldsOfPermits(t *testing.T) {
 
 // Every size and name that cannot be is refused.
 func TestSemaphoresThatCannotBe(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		for _, k := range []Locker{
 			c.Semaphore("s", 0), c.Semaphore("s", -1), c.Semaphore("s", MaxPermits+1), c.Semaphore("", 1),
@@ -371,7 +371,7 @@ func TestRoundsPerPermit(t *testing.T) {
 // number 0, and for any if none was. Refused, it asks for any that is free. So
 // callers that ask together do not meet.
 func TestThePermitAskedFor(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c, first, next := m.client(t, Config{}), make(map[int64]bool), make(map[int64]bool)
 		for range 20 {
 			k := c.Semaphore("s", 1000)
@@ -398,7 +398,7 @@ func TestThePermitAskedFor(t *testing.T) {
 // The mark of a caller that waits for a permit stands all the time, so that a
 // release is pushed, whenever it asks.
 func TestTheMarkOfACallerThatWaitsForAPermitHasNoGap(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		held, err := m.used(t, Config{}).Semaphore("s", 1).TryAcquire(t.Context(), time.Hour)
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())

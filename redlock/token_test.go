@@ -68,6 +68,7 @@ func TestTokensUseAllTheirBits_R3(t *testing.T) {
 // and so can a person with redis-cli.
 func TestTokensArePrintable_R3(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
+		m.ownerless()
 		c := m.client(t, Config{})
 		h := mustHold(t, c, "held", HoldOptions{Heal: true})
 		for range 100 {

@@ -68,7 +68,7 @@ func TestSealScript_R23_R30(t *testing.T) {
 }
 
 func TestMaxTTLBoundsWhatIsAskedFor_R23(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.opened(t, Config{MaxTTL: 2*time.Second + ms/2, MinValidity: ms})
 		lock := mustAcquire(t, c, "r", 2*time.Second+ms/2)
 		require.Equal(t, 2*time.Second, lock.ttl, "cut to whole milliseconds, as the limit is (R4)")

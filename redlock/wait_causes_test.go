@@ -140,7 +140,7 @@ func TestWhatMayPassDoesNotEndAWait_R31(t *testing.T) {
 	for _, answer := range passingAnswers {
 		for _, command := range []string{"HELLO", "SET"} {
 			t.Run(answer+"/"+command, func(t *testing.T) {
-				simulated(t, 3, func(t *testing.T, m *memory) {
+				simulated(t, anyNumber, func(t *testing.T, m *memory) {
 					c := m.client(t, Config{Forgetful: true, Logger: slog.New(new(records))})
 					for _, n := range m.nodes {
 						n.Refuse(answer, command)
@@ -209,7 +209,7 @@ func TestAFailoverDoesNotEndAWait_R31(t *testing.T) {
 	for name, reconnects := range map[string]bool{"connected": false, "reconnected": true} {
 		t.Run(name, func(t *testing.T) {
 			for _, lasts := range []time.Duration{20 * time.Second, time.Hour} {
-				simulated(t, 3, func(t *testing.T, m *memory) {
+				simulated(t, anyNumber, func(t *testing.T, m *memory) {
 					c := m.client(t, Config{Forgetful: true, Logger: slog.New(new(records))})
 					over := failover(m.nodes)
 					if reconnects {

@@ -14,7 +14,7 @@ import (
 // A hold that was granted in turn is released with MinHold: the next caller
 // does not have to find out by itself.
 func TestMinHoldAndThoseWhoWaitHere(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		held := mustAcquire(t, c, "r", time.Minute)
 		got := make(chan *Hold)

@@ -255,7 +255,7 @@ func TestAFormerHolderHasNoToken_R9(t *testing.T) {
 
 // MinHold is not cut short because the hold was handed a lock that ends sooner.
 func TestAHandOverLeavesTimeForMinHold(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c, other := m.client(t, Config{HandOver: time.Minute}), m.client(t, Config{})
 		lock := granted(t, c, "r", 10*time.Second)
 		ended := make(chan time.Time)
@@ -281,7 +281,7 @@ func TestAHandOverLeavesTimeForMinHold(t *testing.T) {
 
 // A lock that was released at the nodes is not handed over by a copy of it.
 func TestAReleasedLockIsNotHandedOver(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c, other := m.client(t, Config{}), m.client(t, Config{})
 		lock := granted(t, c, "r", 10*time.Second)
 		require.NoError(t, lock.Release(t.Context()))
@@ -299,7 +299,7 @@ func TestAReleasedLockIsNotHandedOver(t *testing.T) {
 // validity is what that quorum confirmed. A hold has it at once, and its first
 // renewal is under way.
 func TestAnOldLockIsExtendedWhenItIsHandedOver(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{HandOver: time.Second})
 		lock := granted(t, c, "r", 200*ms)
 		w := waitsFor(t.Context(), c, "r", 200*ms)
@@ -332,7 +332,7 @@ func TestAnOldLockIsExtendedWhenItIsHandedOver(t *testing.T) {
 
 // A renewal in flight at the hand-over counts for neither holder.
 func TestARenewalInFlightIsNoValidity_R10(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{HandOver: time.Second})
 		h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 300 * ms})
 		require.NoError(t, err)
@@ -405,7 +405,7 @@ func TestALostLockIsHandedOver(t *testing.T) {
 // A caller that gives up at the moment of the hand-over passes the lock on, and
 // the last one releases it (R7).
 func TestACallerThatGivesUpPassesTheLockOn_R7(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		// A select is decided by what comes first, the call or the end of ctx;
 		// the waiter runs, and leaves its queue, after both.
@@ -480,7 +480,7 @@ func TestCloseDuringAHandOver_R28(t *testing.T) {
 // A head that makes an attempt is not handed another lock: the nodes may grant
 // it one, and the caller behind it would get the other.
 func TestACallerThatAsksTheNodesIsHandedNothing(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{Forgetful: true, HandOver: 10 * time.Second})
 		forgotten := granted(t, c, "r", 10*time.Second)
 		head, behind := waits(t.Context(), c, "r"), waits(t.Context(), c, "r")
@@ -510,7 +510,7 @@ func waitsAsleep(c *Client, resource string) *waiter {
 // Nodes that lose keys can grant a lock twice. Of two locks that are released
 // before the next caller runs it is handed the first, and none is forgotten.
 func TestACallerIsHandedOneLock(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{Forgetful: true})
 		first := granted(t, c, "r", 10*time.Second)
 		for _, n := range m.nodes {
@@ -533,7 +533,7 @@ func TestACallerIsHandedOneLock(t *testing.T) {
 // Close waits for a caller that was handed a lock and has not run since, and so
 // has not decided yet whether to give it back (R7, R28).
 func TestCloseWaitsForAHandedLock_R28(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		lock := granted(t, c, "r", 10*time.Second)
 		w := waitsAsleep(c, "r")
@@ -556,7 +556,7 @@ func TestAHandedLockIsTakenInTime(t *testing.T) {
 	} {
 		late, minHold := c.late, c.minHold
 		t.Run(fmt.Sprint(late, minHold), func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
+			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				c := m.client(t, Config{})
 				lock := granted(t, c, "r", 10*time.Second)
 				w := waitsAsleep(c, "r")
@@ -605,7 +605,7 @@ func TestAHandedHoldIsRenewedForItsOwnTTL(t *testing.T) {
 // An extension that was on its way to the nodes when the lock was handed over
 // makes it no lock of the former holder's.
 func TestAnExtensionInFlightIsNotOfAHandedLock(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		lock := granted(t, c, "r", 10*time.Second)
 		next := waits(t.Context(), c, "r")
@@ -624,7 +624,7 @@ func TestAnExtensionInFlightIsNotOfAHandedLock(t *testing.T) {
 
 // A caller whose own attempt failed can be handed the lock after it.
 func TestACallerIsHandedALockAfterItsAttempt(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{HandOver: 10 * time.Second})
 		lock := granted(t, c, "r", 10*time.Second)
 		before := calls(m, "SET")
@@ -652,7 +652,7 @@ func TestCloseLeavesAHandedHold_R28(t *testing.T) {
 
 // That the machine slept before the grant takes nothing from the validity.
 func TestALockIsHandedOverAgainAfterASuspend(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{HandOver: time.Second})
 		c.keeper.clock = func() instant { return instant{time.Now(), time.Hour} }
 		lock := granted(t, c, "r", 10*time.Second)
@@ -671,7 +671,7 @@ func TestALockIsHandedOverAgainAfterASuspend(t *testing.T) {
 // while, with one timer however often the lock goes on, unless the nodes are to
 // be asked.
 func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		lock := granted(t, c, "r", 10*time.Second)
 		takes := func(w *waiter) {
@@ -720,7 +720,7 @@ func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
 // A holder that never releases a lock that it was handed does not stop those
 // that wait: the next of them looks after it.
 func TestAForgottenLockAfterAHandOver(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		lock := granted(t, c, "r", 300*ms)
 		forgets := waitsFor(t.Context(), c, "r", 300*ms)
@@ -783,7 +783,7 @@ func TestTheConfigurationOfHandingOver(t *testing.T) {
 	config = Config{HandOver: -1}
 	config.complete()
 	require.Negative(t, config.HandOver)
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{HandOver: -1})
 		lock := granted(t, c, "r", 10*time.Second)
 		w := waits(t.Context(), c, "r")

@@ -58,7 +58,7 @@ func TestTheMarkOfAWaitingWriterHasNoGap(t *testing.T) {
 	for _, far := range []time.Duration{0, 25 * ms, 50 * ms, 100 * ms, 150 * ms, 250 * ms} {
 		for name, config := range map[string]Config{"pushed": {}, "polling": {Poll: true}, "not pushed": {RetryDelayMax: time.Minute}} {
 			t.Run(fmt.Sprint(far, " ", name), func(t *testing.T) {
-				simulated(t, 3, func(t *testing.T, m *memory) {
+				simulated(t, anyNumber, func(t *testing.T, m *memory) {
 					m.far(far)
 					if name == "not pushed" {
 						for _, n := range m.nodes {
@@ -102,7 +102,7 @@ func TestTheMarkOfAWaitingWriterHasNoGap(t *testing.T) {
 // attempt takes, on slow networks too: the nodes do not push its end.
 func TestAPermitOfADeadHolderFarAway(t *testing.T) {
 	for _, far := range []time.Duration{2 * ms, 50 * ms, 100 * ms, 200 * ms, 400 * ms} {
-		simulated(t, 3, func(t *testing.T, m *memory) {
+		simulated(t, anyNumber, func(t *testing.T, m *memory) {
 			m.far(far)
 			a, b := m.client(t, Config{}), m.client(t, Config{})
 			require.NoError(t, a.Ready(t.Context()))
@@ -166,7 +166,7 @@ func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
 	for _, far := range []time.Duration{25 * ms, 50 * ms, 100 * ms, 200 * ms, 300 * ms} {
 		for name, config := range map[string]Config{"pushed": {}, "polling": {Poll: true}} {
 			t.Run(fmt.Sprint(far, " ", name), func(t *testing.T) {
-				simulated(t, 3, func(t *testing.T, m *memory) {
+				simulated(t, anyNumber, func(t *testing.T, m *memory) {
 					m.far(far)
 					held, err := m.used(t, Config{}).Fair("r").TryAcquire(t.Context(), 10*time.Minute)
 					require.NoError(t, err)
@@ -221,7 +221,7 @@ func TestRetryDelayMinOfAWaiterInAQueue(t *testing.T) {
 func TestLoadOfWaitingReadersAndWriters(t *testing.T) {
 	for _, holders := range []int{1, 10} {
 		t.Run(fmt.Sprint(holders), func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
+			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				for range holders {
 					h, err := m.used(t, Config{}).RW("r").Read().Hold(t.Context(), HoldOptions{TTL: 300 * ms})
 					require.NoError(t, err)

@@ -81,7 +81,7 @@ func TestTwoClientsShareALock_R11(t *testing.T) {
 func TestNoClientStarvesWithoutHandOvers_R11(t *testing.T) {
 	for _, callers := range [][]int{{2, 1}, {2, 2}, {10, 1}, {10, 10}} {
 		t.Run(fmt.Sprint(callers), func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
+			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				clients := []*Client{m.client(t, Config{HandOver: -1}), m.client(t, Config{HandOver: -1})}
 				first, times := shares(t, clients, callers, 5*ms, ms, 10*time.Second)
 				t.Logf("share %.3f, grants %v", first, times)
@@ -95,7 +95,7 @@ func TestNoClientStarvesWithoutHandOvers_R11(t *testing.T) {
 // A client whose callers have the lock to themselves loses little by giving
 // way: a pause for each streak.
 func TestGivingWayCostsLittle(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c, idle := m.client(t, Config{}), m.client(t, Config{})
 		_, times := shares(t, []*Client{c, idle}, []int{10, 0}, ms, 0, 10*time.Second)
 		t.Logf("%d grants, %d handed over", times[0], c.Stats().HandedOver)

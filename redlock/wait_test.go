@@ -85,7 +85,7 @@ func TestAReleaseElsewhereIsPushed(t *testing.T) {
 // A waiter asks the nodes about the key as it stands there: with a prefix, it
 // is told of a release as soon as without one.
 func TestAWaiterWithAPrefixIsTold_R11(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{Prefix: "lock:"}), m.client(t, Config{Prefix: "lock:"})
 		for _, wait := range []func() (Lock, error){
 			func() (Lock, error) { return b.Acquire(t.Context(), "r", time.Minute) },
@@ -206,7 +206,7 @@ func TestAnExpiryIsNoticed(t *testing.T) {
 
 // The same if the holder is a caller of this client that forgets the lock.
 func TestAnExpiryOfALockThatWasGrantedInTurnIsNoticed(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		held := mustAcquire(t, c, "r", time.Minute)
 		first := make(chan time.Time)
@@ -227,7 +227,7 @@ func TestAnExpiryOfALockThatWasGrantedInTurnIsNoticed(t *testing.T) {
 func TestFirstComeFirstServed(t *testing.T) {
 	for _, poll := range []bool{false, true} { // without tracking, too
 		t.Run(fmt.Sprintf("tracking=%t", !poll), func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
+			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				if poll {
 					for _, n := range m.nodes {
 						n.Refuse("-NOPERM no", "CLIENT TRACKING")
@@ -293,7 +293,7 @@ func contains(all []int, i int) bool {
 // The head leaves; the next caller is told of the release as the head would
 // have been.
 func TestTheTurnPassesWhenTheHeadLeaves(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
 		held := mustAcquire(t, a, "r", time.Minute)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -313,7 +313,7 @@ func TestTheTurnPassesWhenTheHeadLeaves(t *testing.T) {
 // and the next caller. Each time has a key of its own: a client that comes
 // again draws a lot now and then.
 func TestTheHeadLeavesDuringTheHandover(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
 		for after := time.Duration(0); after < 8*ms; after += 250 * time.Microsecond {
 			key := after.String()
@@ -341,7 +341,7 @@ func TestTheHeadLeavesDuringTheHandover(t *testing.T) {
 // Each is tried with a key of its own: a client that comes again draws a lot
 // now and then.
 func TestKeysThatVanishAreNoticed(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
 		for key, vanish := range map[string]func(*redistest.Node){
 			"flushed": (*redistest.Node).FlushAll, "deleted": func(n *redistest.Node) { n.DB().Delete("deleted") },
@@ -360,7 +360,7 @@ func TestKeysThatVanishAreNoticed(t *testing.T) {
 
 // The holder's extensions are pushed too; a waiter notices that and waits on.
 func TestAnExtensionIsNoRelease(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
 		held := mustAcquire(t, a, "r", 300*ms)
 		w := waits(t.Context(), b, "r")
@@ -522,7 +522,7 @@ func TestManyWaitersAskAsOneDoes(t *testing.T) {
 // Close ends all waiting calls, the head's and the others' (R28). Nothing of
 // theirs is left: a goroutine would fail the test.
 func TestCloseEndsAllThatWait_R28(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
 		mustAcquire(t, a, "r", time.Minute)
 		var all []*waiting
@@ -544,7 +544,7 @@ func TestCloseEndsAllThatWait_R28(t *testing.T) {
 // The queue does not bypass the checks of a call, and an invalid call does not
 // wait for its error.
 func TestBadCallsDoNotQueue(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{MinValidity: time.Second})
 		mustAcquire(t, a, "r", time.Minute)
 		waits(t.Context(), b, "r")
@@ -620,7 +620,7 @@ func TestAStreakIsInterrupted(t *testing.T) {
 
 // TryAcquire does not queue: it may be lucky, or not.
 func TestTryAcquireDoesNotQueue(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
 		held := mustAcquire(t, a, "r", time.Minute)
 		w := waits(t.Context(), b, "r")
@@ -636,7 +636,7 @@ func TestTryAcquireDoesNotQueue(t *testing.T) {
 // A wait leaves no lookout, in whichever way it ends.
 func TestWaitingStopsItsLookout_R26(t *testing.T) {
 	for _, resources := range [][]string{{"x"}, {"x", "y"}} {
-		simulated(t, 3, func(t *testing.T, m *memory) {
+		simulated(t, anyNumber, func(t *testing.T, m *memory) {
 			a, b := m.client(t, Config{}), m.client(t, Config{})
 			x, y := mustAcquire(t, a, "x", 5*time.Second), mustAcquire(t, a, "y", 5*time.Second)
 			requireFree := leaveOneLookout(t, b)

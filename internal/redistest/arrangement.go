@@ -16,13 +16,16 @@ import (
 // draws the same, which differs from test to test.
 const seedVariable = "REDMUX_TEST_SEED"
 
-// An Arrangement is what most tests leave open: how the nodes and their database
-// are named, and what stands before the names of keys. A test that has no prefix
-// and one host does not see a key that lacks the prefix, or what is kept of one
-// node and used for another.
+// An Arrangement is what most tests leave open: how many nodes there are, how
+// they and their database are named, what stands before the names of keys, and
+// what clients call themselves. A test that has no prefix and one host does not
+// see a key that lacks the prefix, or what is kept of one node and used for
+// another.
 type Arrangement struct {
 	Prefix string // of all keys of all clients
+	Owner  string // of a client that names none
 	DB     int    // of all nodes
+	N      int    // of nodes, where a test does not say it
 	host   string // of node i, as a format
 }
 
@@ -37,10 +40,13 @@ func Arrange(tb testing.TB) Arrangement {
 	var a Arrangement
 	a.Prefix = []string{"", "", "app:", "{tag}", "a b\r\n:", "redlock:", "é:"}[random.IntN(7)]
 	a.DB = []int{0, 0, 0, 1, 15}[random.IntN(5)]
+	a.Owner = []string{"", "", "web-1", "a.b/c_d:7"}[random.IntN(4)]
+	a.N = []int{1, 2, 3, 3, 4, 5, 7}[random.IntN(7)]
 	a.host = []string{"node%d:6379", "redis-%d.example:6380", "10.0.0.%d:7000", "Rack-%d.Example:6379", "[fd00::%x]:6379"}[random.IntN(5)]
 	tb.Cleanup(func() {
 		if tb.Failed() {
-			tb.Logf("%s=%d: prefix %q, database %d, hosts %q", seedVariable, seed, a.Prefix, a.DB, a.host)
+			tb.Logf("%s=%d: prefix %q, owner %q, database %d, nodes %d (if the test does not say), hosts %q",
+				seedVariable, seed, a.Prefix, a.Owner, a.DB, a.N, a.host)
 		}
 	})
 	return a
@@ -63,7 +69,7 @@ func (a Arrangement) URL(text string) string {
 }
 
 // Host is the address of node i.
-func (a Arrangement) Host(i int) string { return fmt.Sprintf(a.host, i) }
+func (a Arrangement) Host(i int) string { return fmt.Sprintf(cmp.Or(a.host, "node%d:6379"), i) }
 
 func seed(tb testing.TB) uint64 {
 	tb.Helper()
