@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -92,13 +93,16 @@ func TestDialThatFailsClosesItsConnection_R28(t *testing.T) {
 
 // plaintext serves connections as a node without TLS does: it answers PING, and
 // takes anything else for the beginning of a line.
-func plaintext(l net.Listener) {
+func plaintext(l net.Listener) { greeting(l, "+PONG\r\n") }
+
+// greeting is plaintext with another answer to PING.
+func greeting(l net.Listener, pong string) {
 	for nc, err := l.Accept(); err == nil; nc, err = l.Accept() {
 		go func() {
 			defer nc.Close()
 			first := make([]byte, 64)
 			if n, _ := nc.Read(first); n > 0 && first[0] == 'P' {
-				_, _ = io.WriteString(nc, "+PONG\r\n")
+				_, _ = io.WriteString(nc, pong)
 			}
 			_, _ = io.Copy(io.Discard, nc)
 		}()
@@ -130,6 +134,25 @@ func TestPlaintextIsTestedOnAConnectionThatIsClosed_R21_R28(t *testing.T) {
 			require.Positive(t, nc.count.Load(), "connection %d", i)
 		}
 	})
+}
+
+// A node that wants a password answers PING in plaintext with an error, and
+// what is no Redis with something else.
+func TestWhatAnswersPlaintext_R21(t *testing.T) {
+	certs := newCertificates(t)
+	for answer, is := range map[string]bool{
+		"-NOAUTH Authentication required.\r\n": true, "+PONG\r\n": true,
+		"HTTP/1.1 400 Bad Request\r\n": false, "$4\r\nPONG\r\n": false, "": false,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			network := redistest.NewNetwork()
+			defer network.Close()
+			go greeting(network.Listen("node.test:1"), answer)
+			_, err := Dial(t.Context(), Config{Endpoint: Endpoint{Addr: "node.test:1", TLS: certs.client()}, NetDial: network.Dial})
+			require.Error(t, err)
+			require.Equal(t, is, errors.Is(err, errPlaintext), "%q: %v", answer, err)
+		})
+	}
 }
 
 // Nothing of Dial goes on when it has returned, whatever NetDial does: the test

@@ -17,6 +17,7 @@ import (
 // is above.
 func TestFenceOfSeveral_F1(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
+		m.ownerless()
 		a, b := m.opened(t, fenced()), m.client(t, fenced())
 		last := fenceOf(t, a, "y")
 		rises := func(number uint64) {

@@ -81,6 +81,7 @@ func (m *memory) sets() map[string]int {
 // is in the way, and leaves the others free.
 func TestAllOrNothing(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
+		m.ownerless()
 		c, other := m.client(t, Config{}), m.client(t, Config{})
 		lock, err := c.TryAcquireAll(t.Context(), []string{"a", "b", "c"}, 10*time.Second)
 		require.NoError(t, err)

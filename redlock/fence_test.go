@@ -502,8 +502,10 @@ func TestResetFenceNeedsAllNodes(t *testing.T) {
 		require.Equal(t, before, m.record(t, 0))
 		_, err = ResetFence(t.Context(), m.reach(Config{Forgetful: true}), 0)
 		require.ErrorIs(t, err, ErrConfig)
-		_, err = ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), pure.LastNumber)
-		require.ErrorIs(t, err, ErrConfig)
+		for _, least := range []int64{pure.MostNumber + 1, pure.LastNumber} {
+			_, err = ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), uint64(least))
+			require.ErrorIs(t, err, ErrConfig)
+		}
 	})
 }
 
@@ -517,6 +519,26 @@ func TestResetFenceFailsWhileASealChanges_F3(t *testing.T) {
 		_, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 1<<50)
 		require.ErrorContains(t, err, "not all nodes were given a floor")
 		require.Equal(t, before, m.record(t, 2))
+	})
+}
+
+// A reset that had to look again tells of the nodes as they were before it, not
+// of the floors that it has given them itself.
+func TestResetFenceTellsOfTheNodesBeforeIt_F3(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		m.opened(t, Config{MaxTTL: time.Second})
+		for _, n := range m.nodes {
+			n.DB().Delete(recordName)
+		}
+		asked := 0
+		m.answerFloors(2, ":0\r\n", func() bool { asked++; return asked == 1 })
+		done, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 1<<50)
+		require.NoError(t, err)
+		require.Equal(t, 2, asked, "its seal had changed")
+		for i, n := range done.Nodes {
+			require.Equal(t, FenceNode{Addr: m.addr(i)}, n)
+			require.Equal(t, int64(done.Floor), m.record(t, i).Floor)
+		}
 	})
 }
 

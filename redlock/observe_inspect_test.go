@@ -71,6 +71,7 @@ func inspect(t *testing.T, c *Client, resource string) Inspection {
 
 func TestInspect(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
+		m.ownerless()
 		c := m.client(t, Config{Prefix: "lock:"})
 		start := time.Now()
 		free := inspect(t, c, "r")

@@ -38,7 +38,7 @@ func TestEndingOf(t *testing.T) {
 
 // Each call is counted once, by what it returned (R12).
 func TestStatsCountEachCall_R12(t *testing.T) {
-	simulated(t, anyNumber, func(t *testing.T, m *memory) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
 		m.ownerless()
 		c := m.client(t, Config{})
 		background := context.Background()

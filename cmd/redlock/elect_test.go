@@ -99,6 +99,30 @@ func TestElectSignalBetweenTheElectionAndTheStart(t *testing.T) {
 	require.False(t, exists(never))
 }
 
+// Each term of a candidate is judged by its own end, not by that of the one
+// before. A loss counts although a signal has ended the candidacy: the command
+// may have worked unlocked.
+func TestElectJudgesTheLatestTerm_R12(t *testing.T) {
+	ended := func() *electedTerm {
+		r := startRelay(nil)
+		t.Cleanup(r.end)
+		return &electedTerm{ended: true, relay: r, process: &process{stderr: os.Stderr}}
+	}
+	lost := redlock.TermInfo{Cause: redlock.ErrLost}
+
+	term := ended()
+	term.over(lost)
+	require.False(t, term.ended, "the candidate waits for its next term")
+	term.ended = true
+	term.over(redlock.TermInfo{Term: 2})
+	require.Equal(t, exitOK, exitCode(term.verdict(nil)), "of the term before")
+
+	term = ended()
+	term.relay.pass(syscall.SIGTERM)
+	term.over(lost)
+	require.Equal(t, exitLost, exitCode(term.verdict(context.Canceled)), "the signal is no excuse")
+}
+
 func number64(t *testing.T, text string) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(text, 10, 64)

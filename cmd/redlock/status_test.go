@@ -169,6 +169,27 @@ func TestStatusOfLocksOfOtherKinds_R27(t *testing.T) {
 	assert.Contains(t, got.stdout, "a key that is not a string on 3 of 3 nodes")
 }
 
+// The keys that are asked about are those of the prefix, in the database of the
+// nodes.
+func TestStatusOfOtherKindsElsewhere_R1(t *testing.T) {
+	config := redlock.Config{MaxTTL: longest, Prefix: "app:"}
+	servers, _ := unopened(t, 3)
+	urls := redistest.URLs(servers)
+	for i := range urls {
+		urls[i] += "?db=3"
+	}
+	config.Nodes = redlock.Nodes(urls...)
+	_, err := redlock.Init(t.Context(), config)
+	require.NoError(t, err)
+	do(t, servers, "EVAL", "redis.call('SELECT', 3) return redis.call('HSET', KEYS[1], ARGV[1], 1)", "1",
+		"app:shared", "8c1d2f30-1f6a-4c2b-9a61-0d5b2a7e44aa:37")
+	do(t, servers, "RPUSH", "app:shared", "in another database")
+	do(t, servers, "RPUSH", "shared", "without the prefix")
+	got := within("status", "--nodes="+strings.Join(urls, ","), "--prefix=app:", "shared")
+	assert.Equal(t, exitOK, got.code, got)
+	assert.Contains(t, got.stdout, "a Redisson lock: a hash of 1 field on 3 of 3 nodes")
+}
+
 func TestVerdicts(t *testing.T) {
 	down := redlock.InspectedNode{Err: errors.New("down")}
 	free, foreign := redlock.InspectedNode{}, redlock.InspectedNode{Foreign: true}

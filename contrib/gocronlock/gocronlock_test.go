@@ -118,6 +118,7 @@ func TestALockThatNobodyHolds(t *testing.T) {
 		_, err = locker.Lock(t.Context(), "job")
 		require.ErrorIs(t, err, redlock.ErrHeld)
 		require.LessOrEqual(t, time.Since(begun), time.Second+100*ms)
+		require.Less(t, client.Stats().Attempts.Refused, uint64(50), "the pauses grow")
 
 		// If it asked for longer than MinHold, it could run a short job that
 		// another scheduler has run.
@@ -132,6 +133,27 @@ func TestALockThatNobodyHolds(t *testing.T) {
 		_, err = locker.Lock(ctx, "job")
 		require.Error(t, err)
 		require.LessOrEqual(t, time.Since(begun), 100*ms, "the scheduler is shut down")
+	})
+}
+
+// The look for the holder and the pause after it both fit into half of MinHold:
+// an attempt that begins later could run a short job again.
+func TestNoAttemptBeginsAfterHalfOfMinHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := redlocktest.New(t, 3)
+		client := d.Client(t)
+		_, err := client.Acquire(t.Context(), "gocron:job", 10*time.Second)
+		require.NoError(t, err)
+		locker := newLocker(t, client, gocronlock.Options{MinHold: 40 * ms})
+		for _, n := range d.Nodes() {
+			n.Delay(12 * ms)
+		}
+		for range 50 {
+			begun := time.Now()
+			_, err = locker.Lock(t.Context(), "job")
+			require.ErrorIs(t, err, redlock.ErrHeld)
+			require.LessOrEqual(t, time.Since(begun), (20+12)*ms, "half of MinHold, and the answer to the last attempt")
+		}
 	})
 }
 
@@ -295,12 +317,16 @@ func TestElectorOfAnImpatientClient(t *testing.T) {
 func TestElectorOutlivesAMistake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 3)
-		e := newElector(t, d.Client(t, candidate, func(c *redlock.Config) { c.Logger = slog.New(slog.DiscardHandler) }))
+		client := d.Client(t, candidate, func(c *redlock.Config) { c.Logger = slog.New(slog.DiscardHandler) })
+		e := newElector(t, client)
 		for _, n := range d.Nodes() {
 			n.RestartEmpty()
 		}
 		time.Sleep(2 * time.Minute)
 		require.ErrorIs(t, e.IsLeader(t.Context()), redlock.ErrNoFloor, "the reason")
+		before := client.Stats().Attempts.NoQuorum
+		time.Sleep(time.Minute)
+		require.LessOrEqual(t, client.Stats().Attempts.NoQuorum-before, uint64(200), "it pauses between candidacies")
 		config := d.Config()
 		config.Fenced = true
 		_, err := redlock.ResetFence(t.Context(), config, 0)

@@ -40,8 +40,8 @@ func Options(adapter, prefix string, ttl, minHold time.Duration) (redlock.HoldOp
 const patienceMost = time.Second
 
 // Take repeats TryHold until there is a holder. The pauses are random and grow,
-// so that one of several schedulers comes first. All of it takes at most half
-// of MinHold, so a later attempt also falls into that time.
+// so that one of several schedulers comes first. No attempt begins after half of
+// MinHold, so a later one also falls into that time.
 func Take(ctx context.Context, client *redlock.Client, resource string, o redlock.HoldOptions) (*redlock.Hold, error) {
 	begun := time.Now()
 	most := max(1, min(cmp.Or(o.MinHold, defaultMinHold)/2, patienceMost))
@@ -53,7 +53,7 @@ func Take(ctx context.Context, client *redlock.Client, resource string, o redloc
 		}
 		pause := rand.N(min(spread*max(time.Since(asked), time.Millisecond/4), most))
 		left := most - time.Since(begun)
-		if left <= pause || held(ctx, client, resource, left) {
+		if left <= pause || held(ctx, client, resource, left-pause) {
 			return nil, err
 		}
 		select {
