@@ -100,8 +100,8 @@ func TestAPostedOutcomeTellsWhatEachNodeSaid(t *testing.T) { // R13
 		require.Equal(t, "tag", o.Tag)
 		require.Equal(t, ErrRefused, o.Err)
 		require.Len(t, o.Answers, 5)
-		assert.Equal(t, Answer{0, "node0:6379", Refused, nil}, o.Answers[0])
-		assert.Equal(t, Answer{1, "node1:6379", 0, nil}, o.Answers[1], "decided before it answered")
+		assert.Equal(t, Answer{0, c.nodes[0].Addr(), Refused, nil}, o.Answers[0])
+		assert.Equal(t, Answer{1, c.nodes[1].Addr(), 0, nil}, o.Answers[1], "decided before it answered")
 		assert.Equal(t, Failed, o.Answers[2].Vote)
 		var refusal *RefusalError
 		assert.ErrorAs(t, o.Answers[2].Err, &refusal)
@@ -126,7 +126,7 @@ func TestAPostedRoundEndsByItsVoteTimeouts(t *testing.T) {
 		require.InDelta(t, longTimeout, time.Since(start), float64(tickMost))
 		require.ErrorIs(t, o.Err, ErrUndecided)
 		for i, a := range o.Answers {
-			require.Equal(t, Answer{i, fmt.Sprintf("node%d:6379", i), Failed, ErrTimeout}, a)
+			require.Equal(t, Answer{i, c.nodes[i].Addr(), Failed, ErrTimeout}, a)
 		}
 	})
 }

@@ -110,19 +110,21 @@ type cluster struct {
 func newCluster(t testing.TB, n int, tweaks ...func(*cluster)) *cluster {
 	t.Helper()
 	c := &cluster{t: t, network: redistest.NewNetwork()}
-	c.nodes = redistest.Nodes(t, c.network, n, redistest.NodeConfig{})
+	drawn := redistest.Arrange(t)
+	drawn.Prefix = "" // that is for package redlock
+	c.nodes = redistest.Nodes(t, c.network, n, redistest.NodeConfig{Arrangement: drawn, Strays: func(text string) { t.Error(text) }})
 	prelude := make([]conn.Step, 0, 2)
 	for _, s := range scripts() {
 		prelude = append(prelude, conn.Step{Command: s})
 	}
 	c.config.Cure = scripts()
-	for i, node := range c.nodes {
+	for _, node := range c.nodes {
 		teach(node)
 		link := c.network.At(node.Addr())
 		link.Latency(oneWay, oneWay)
 		c.links = append(c.links, link)
 		c.config.Nodes = append(c.config.Nodes, conn.Config{
-			Endpoint: conn.Endpoint{Addr: fmt.Sprintf("node%d:6379", i)},
+			Endpoint: conn.Endpoint{Addr: node.Addr(), DB: drawn.DB},
 			NetDial:  c.network.Dial,
 			Prelude:  prelude,
 		})

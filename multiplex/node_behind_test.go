@@ -71,7 +71,7 @@ func inTurn(_ *behind, dial int64) bool { return dial%2 == 0 }
 func TestOneNameOfTwoServersIsWarnedAbout_R22(t *testing.T) {
 	lead(t, inTurn, func(t *testing.T, b *behind) {
 		require.Len(t, b.status(0).Warnings, 1)
-		for _, part := range []string{"leads to several servers", b.nodes[0].RunID(), b.other.RunID(), "node0:6379"} {
+		for _, part := range []string{"leads to several servers", b.nodes[0].RunID(), b.other.RunID(), b.nodes[0].Addr()} {
 			assert.Contains(t, b.status(0).Warnings[0], part)
 		}
 		assert.Equal(t, 1, b.warned())

@@ -139,7 +139,7 @@ func TestFreshProcessWaits_R23(t *testing.T) {
 		assert.Equal(t, pure.WhyFirst, q.Why)
 		assert.Greater(t, q.Left, fullNeed-30*ms)
 		assert.LessOrEqual(t, q.Left, fullNeed)
-		assert.Contains(t, err.Error(), "node1:6379, node2:6379): quarantined for another 2.0")
+		assert.Contains(t, err.Error(), c.nodes[1].Addr()+", "+c.nodes[2].Addr()+"): quarantined for another 2.0")
 		time.Sleep(2 * trip)
 		assert.Zero(t, c.nodes[0].Calls("SET"), "nothing is sent that would have to be undone")
 		assert.Equal(t, 3, c.up(), "it is up, and gets every command")

@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"testing"
 )
@@ -85,14 +84,14 @@ func Proxies(tb testing.TB, servers []*Server) []*Proxy {
 	return proxies
 }
 
-// Nodes starts n nodes in memory for a test, at node0:6379, node1:6379, … of
-// the network, and ends them with it.
+// Nodes starts n nodes in memory for a test, at the hosts of the arrangement in
+// config, and ends them with it. Without one, these are node0:6379, ….
 func Nodes(tb testing.TB, network *Network, n int, config NodeConfig) []*Node {
 	tb.Helper()
 	nodes := make([]*Node, n)
 	for i := range nodes {
 		nodes[i] = NewNode(config)
-		nodes[i].Serve(network.Listen(fmt.Sprintf("node%d:6379", i)))
+		nodes[i].Serve(network.Listen(config.Arrangement.Host(i)))
 		tb.Cleanup(func() { nodes[i].Close() })
 	}
 	return nodes
