@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -132,6 +133,11 @@ func (d dialTimeout) Is(target error) bool { return target == os.ErrDeadlineExce
 
 // Check returns an error if the configuration is invalid. Dial calls it first.
 func (cfg *Config) Check() error {
+	if err := cmp.Or(
+		errtext.Negative("DB", cfg.DB), errtext.Negative("DialTimeout", cfg.DialTimeout), errtext.Negative("Backlog", cfg.Backlog),
+	); err != nil {
+		return err
+	}
 	switch {
 	case cfg.Addr == "":
 		return errors.New("no address")
@@ -139,14 +145,8 @@ func (cfg *Config) Check() error {
 		return errURLHost
 	case cfg.TLS == nil && cfg.TLSFiles != TLSFiles{}:
 		return errors.New("TLSFiles without TLS")
-	case cfg.DB < 0:
-		return errors.New("negative number of a database")
 	case cfg.Protocol != 0 && cfg.Protocol != 2 && cfg.Protocol != 3:
-		return errors.New("protocol is neither 2 nor 3")
-	case cfg.DialTimeout < 0:
-		return errors.New("negative dial timeout")
-	case cfg.Backlog < 0:
-		return errors.New("negative backlog")
+		return fmt.Errorf("Protocol is %d: it must be 2 or 3, or 0 for either", cfg.Protocol)
 	}
 	return checkClientName(cfg.ClientName)
 }

@@ -473,14 +473,14 @@ func TestDialTLS(t *testing.T) {
 
 func TestDialRefusesConfig(t *testing.T) {
 	for text, cfg := range map[string]Config{
-		"no address":       {},
-		"negative number":  {Endpoint: Endpoint{Addr: "a:1", DB: -1}},
-		"protocol":         {Endpoint: Endpoint{Addr: "a:1", Protocol: 4}},
-		"negative dial":    {Endpoint: Endpoint{Addr: "a:1", DialTimeout: -1}},
-		"negative backlog": {Endpoint: Endpoint{Addr: "a:1"}, Backlog: -1},
-		"client name":      {Endpoint: Endpoint{Addr: "a:1", ClientName: "a b"}},
-		"neither a":        {Endpoint: Endpoint{Addr: "a:1"}, NetDial: func(context.Context, string, string) (net.Conn, error) { return nil, nil }},
-		"missing port":     {Endpoint: Endpoint{Addr: "a"}},
+		"no address":                       {},
+		"DB is negative: -1":               {Endpoint: Endpoint{Addr: "a:1", DB: -1}},
+		"Protocol is 4: it must be 2 or 3": {Endpoint: Endpoint{Addr: "a:1", Protocol: 4}},
+		"DialTimeout is negative: -1ns":    {Endpoint: Endpoint{Addr: "a:1", DialTimeout: -1}},
+		"Backlog is negative: -1":          {Endpoint: Endpoint{Addr: "a:1"}, Backlog: -1},
+		"client name":                      {Endpoint: Endpoint{Addr: "a:1", ClientName: "a b"}},
+		"neither a":                        {Endpoint: Endpoint{Addr: "a:1"}, NetDial: func(context.Context, string, string) (net.Conn, error) { return nil, nil }},
+		"missing port":                     {Endpoint: Endpoint{Addr: "a"}},
 	} {
 		_, err := Dial(context.Background(), cfg)
 		var e *Error

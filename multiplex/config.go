@@ -1,11 +1,12 @@
 package multiplex
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/resp"
 )
@@ -197,8 +198,12 @@ func (c Config) check() error {
 	if !(c.DriftFactor >= 0 && c.DriftFactor < 1) { // nor NaN
 		return fmt.Errorf("multiplex: DriftFactor is %v: it must be at least 0 and less than 1", c.DriftFactor)
 	}
-	if c.VoteTimeout < 0 || c.ShedAfter < 0 || c.MaxPending < 0 || c.MaxDebts < 0 || c.ProbeAfter < 0 {
-		return errors.New("multiplex: a limit is negative")
+	if err := cmp.Or(
+		errtext.Negative("VoteTimeout", c.VoteTimeout), errtext.Negative("ShedAfter", c.ShedAfter),
+		errtext.Negative("MaxPending", c.MaxPending), errtext.Negative("MaxDebts", c.MaxDebts),
+		errtext.Negative("ProbeAfter", c.ProbeAfter),
+	); err != nil {
+		return fmt.Errorf("multiplex: %w", err)
 	}
 	for i := range c.Nodes {
 		if err := c.Nodes[i].Check(); err != nil {

@@ -15,26 +15,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestConfig(t *testing.T) {
-	node := conn.Config{}
-	table := []struct {
-		name   string
-		config Config
-	}{
-		{"no nodes", Config{}},
-		{"17 nodes", Config{Nodes: make([]conn.Config, 17)}},
-		{"negative timeout", Config{Nodes: []conn.Config{node}, VoteTimeout: -1}},
-		{"negative shed age", Config{Nodes: []conn.Config{node}, ShedAfter: -1}},
-		{"negative room", Config{Nodes: []conn.Config{node}, MaxPending: -1}},
-		{"negative debts", Config{Nodes: []conn.Config{node}, MaxDebts: -1}},
-		{"negative drift", Config{Nodes: []conn.Config{node}, DriftFactor: -1}},
-		{"negative probe", Config{Nodes: []conn.Config{node}, ProbeAfter: -1}},
-	}
-	for _, c := range table {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := New(c.config)
-			require.Error(t, err)
-		})
+// An error names the field, its value, and the bound that it breaks.
+func TestBadConfigsNameTheFieldTheValueAndTheBound(t *testing.T) {
+	node := conn.Config{Endpoint: conn.Endpoint{Addr: "a:1"}}
+	for says, config := range map[string]Config{
+		"1 to 16 nodes, not 0":                     {},
+		"1 to 16 nodes, not 17":                    {Nodes: make([]conn.Config, 17)},
+		"VoteTimeout is negative: -1ns":            {Nodes: []conn.Config{node}, VoteTimeout: -1},
+		"ShedAfter is negative: -1ns":              {Nodes: []conn.Config{node}, ShedAfter: -1},
+		"MaxPending is negative: -1":               {Nodes: []conn.Config{node}, MaxPending: -1},
+		"MaxDebts is negative: -1":                 {Nodes: []conn.Config{node}, MaxDebts: -1},
+		"DriftFactor is -1: it must be at least 0": {Nodes: []conn.Config{node}, DriftFactor: -1},
+		"ProbeAfter is negative: -1ns":             {Nodes: []conn.Config{node}, ProbeAfter: -1},
+		"MaxTTL is 1ns: it must be between 1ms":    {Nodes: []conn.Config{node}, MaxTTL: 1},
+		"DB is negative: -2":                       {Nodes: []conn.Config{{Endpoint: conn.Endpoint{Addr: "a:1", DB: -2}}}},
+	} {
+		_, err := New(config)
+		require.ErrorContains(t, err, says)
 	}
 }
 

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -261,18 +262,14 @@ func (config *Config) check() error {
 	if f := config.DriftFactor; !(f >= 0 && f < 1) { // refuses NaN too
 		return fmt.Errorf("DriftFactor is %v: it must be at least 0 and less than 1", f)
 	}
-	for _, limit := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"NodeTimeout", config.NodeTimeout}, {"MinValidity", config.MinValidity},
-		{"DialTimeout", config.DialTimeout}, {"MaxTTL", config.MaxTTL},
-		{"ProbeAfter", config.ProbeAfter}, {"MaxWait", config.MaxWait},
-		{"RetryDelayMin", config.RetryDelayMin}, {"RetryDelayMax", config.RetryDelayMax},
-	} {
-		if limit.value < 0 {
-			return fmt.Errorf("%s is negative: %v", limit.name, limit.value)
-		}
+	if err := cmp.Or(
+		errtext.Negative("NodeTimeout", config.NodeTimeout), errtext.Negative("MinValidity", config.MinValidity),
+		errtext.Negative("DialTimeout", config.DialTimeout), errtext.Negative("MaxTTL", config.MaxTTL),
+		errtext.Negative("ProbeAfter", config.ProbeAfter), errtext.Negative("MaxWait", config.MaxWait),
+		errtext.Negative("RetryDelayMin", config.RetryDelayMin), errtext.Negative("RetryDelayMax", config.RetryDelayMax),
+		errtext.Negative("MaxTries", config.MaxTries),
+	); err != nil {
+		return err
 	}
 	if lease := config.FairLease; lease < leastLease || lease > mostLease {
 		return fmt.Errorf("FairLease is %v: it must be from %v to %v", lease, leastLease, mostLease)
@@ -288,9 +285,6 @@ func (config *Config) check() error {
 	}
 	if n := len(config.Prefix); n > longestPrefix {
 		return fmt.Errorf("the Prefix has %d bytes, more than %d", n, longestPrefix)
-	}
-	if config.MaxTries < 0 {
-		return fmt.Errorf("MaxTries is negative: %d", config.MaxTries)
 	}
 	if config.RetryDelayMax > 0 && config.RetryDelayMin > config.RetryDelayMax {
 		return fmt.Errorf("RetryDelayMin is %v, more than RetryDelayMax, which is %v",

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 )
 
@@ -164,13 +165,14 @@ func (e *Election) check() (ElectionOptions, error) {
 	}
 	o.Rest = cmp.Or(o.Rest, o.TTL)
 	o.Grace = cmp.Or(o.Grace, defaultGrace)
+	negative := cmp.Or(errtext.Negative("Rest", o.Rest), errtext.Negative("Grace", o.Grace))
 	switch {
 	case !config.Fenced:
 		return o, fmt.Errorf("%w: Config.Fenced is not set, so there would be no term", ErrElection)
 	case config.Owner == "":
 		return o, fmt.Errorf("%w: Config.Owner is not set, so the candidate would have no name", ErrElection)
-	case o.Rest < 0 || o.Grace < 0:
-		return o, fmt.Errorf("%w: Rest %v, Grace %v: none may be negative", ErrElection, o.Rest, o.Grace)
+	case negative != nil:
+		return o, fmt.Errorf("%w: %w", ErrElection, negative)
 	}
 	return o, nil
 }

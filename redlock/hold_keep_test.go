@@ -157,6 +157,9 @@ func TestWhatCannotBeKept_R10_R13(t *testing.T) {
 		} {
 			_, err := try.client.Keep(t.Context(), try.lock, try.options)
 			require.ErrorIs(t, err, try.want, name)
+			if try.options.MaxExtensions < 0 {
+				require.ErrorContains(t, err, "MaxExtensions is negative: -1")
+			}
 		}
 		require.Len(t, m.holders("r", lock.Token()), 3, "it is as it was")
 		time.Sleep(holdTTL)

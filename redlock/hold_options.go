@@ -1,10 +1,12 @@
 package redlock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 )
 
@@ -64,12 +66,15 @@ func (o HoldOptions) check(c *Client) (HoldOptions, error) {
 		return o, err
 	}
 	o.TTL = ttl
+	negative := cmp.Or(
+		errtext.Negative("MaxWait", o.MaxWait), errtext.Negative("MaxHold", o.MaxHold),
+		errtext.Negative("MaxExtensions", o.MaxExtensions), errtext.Negative("MinHold", o.MinHold),
+	)
 	switch {
 	case o.Reentrant:
 		return o, errReentrant
-	case o.MaxWait < 0 || o.MaxHold < 0 || o.MaxExtensions < 0 || o.MinHold < 0:
-		return o, fmt.Errorf("%w: MaxWait %v, MaxHold %v, MaxExtensions %d, MinHold %v: none may be negative",
-			ErrHoldOptions, o.MaxWait, o.MaxHold, o.MaxExtensions, o.MinHold)
+	case negative != nil:
+		return o, fmt.Errorf("%w: %w", ErrHoldOptions, negative)
 	case o.MinHold > ttl:
 		return o, fmt.Errorf("%w: MinHold %v is longer than the TTL, %v", ErrHoldOptions, o.MinHold, ttl)
 	}

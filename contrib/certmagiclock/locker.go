@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/contrib/internal/resource"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -68,8 +69,8 @@ func New(client *redlock.Client, options Options) (*Locker, error) {
 	if options.TTL == 0 {
 		options.TTL = 30 * time.Second
 	}
-	if options.TTL < 0 {
-		return nil, errors.New("certmagiclock: TTL is negative")
+	if err := errtext.Negative("TTL", options.TTL); err != nil {
+		return nil, fmt.Errorf("certmagiclock: %w", err)
 	}
 	if err := resource.CheckPrefix("certmagiclock", options.Prefix); err != nil {
 		return nil, err

@@ -199,7 +199,7 @@ func testErrorsAndOptions(t *testing.T) {
 	d := redlocktest.New(t, 1)
 	client := d.Client(t)
 	for says, o := range map[string]certmagiclock.Options{
-		"Prefix": {Prefix: strings.Repeat("p", 954)}, "negative": {TTL: -1},
+		"Prefix": {Prefix: strings.Repeat("p", 954)}, "certmagiclock: TTL is negative: -1ns": {TTL: -1},
 	} {
 		_, err := certmagiclock.New(client, o)
 		require.ErrorContains(t, err, says)

@@ -349,7 +349,8 @@ func TestOptions(t *testing.T) {
 		d := redlocktest.New(t, 1)
 		client := d.Client(t)
 		for says, o := range map[string]cronlock.Options{
-			"Prefix has more": {Prefix: strings.Repeat("p", 954)}, "positive": {TTL: -1}, "MinHold": {TTL: time.Second, MinHold: time.Minute},
+			"Prefix has 954 bytes, more than 953": {Prefix: strings.Repeat("p", 954)}, "TTL is negative: -1ns": {TTL: -1},
+			"MinHold is 1m0s, more than the TTL, which is 1s": {TTL: time.Second, MinHold: time.Minute},
 		} {
 			_, err := cronlock.New(client, o)
 			require.ErrorContains(t, err, "cronlock: ")

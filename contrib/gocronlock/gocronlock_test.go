@@ -178,9 +178,9 @@ func TestOptions(t *testing.T) { synctest.Test(t, testOptions) }
 func testOptions(t *testing.T) {
 	client := redlocktest.New(t, 1).Client(t)
 	for says, o := range map[string]gocronlock.Options{
-		"Prefix has more": {Prefix: strings.Repeat("p", 954)},
-		"positive":        {TTL: -1},
-		"MinHold":         {TTL: time.Second, MinHold: time.Minute},
+		"Prefix has 954 bytes, more than 953":             {Prefix: strings.Repeat("p", 954)},
+		"TTL is negative: -1ns":                           {TTL: -1},
+		"MinHold is 1m0s, more than the TTL, which is 1s": {TTL: time.Second, MinHold: time.Minute},
 	} {
 		_, err := gocronlock.NewLocker[unlocker](client, o)
 		require.ErrorContains(t, err, says)

@@ -17,11 +17,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/redmux/redmux/contrib/internal/resource"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -88,11 +90,13 @@ func New(client *redlock.Client, options Options) (func(http.Handler) http.Handl
 	if o.Refuse == nil {
 		o.Refuse = refuse
 	}
-	switch {
-	case o.Key == nil:
+	if o.Key == nil {
 		return nil, errors.New("httplock: Key is not set")
-	case o.TTL < 0 || o.Wait < 0 || o.RetryAfter < 0:
-		return nil, errors.New("httplock: TTL, Wait and RetryAfter must not be negative")
+	}
+	if err := cmp.Or(
+		errtext.Negative("TTL", o.TTL), errtext.Negative("Wait", o.Wait), errtext.Negative("RetryAfter", o.RetryAfter),
+	); err != nil {
+		return nil, fmt.Errorf("httplock: %w", err)
 	}
 	if err := resource.CheckPrefix("httplock", o.Prefix); err != nil {
 		return nil, err

@@ -279,11 +279,11 @@ func TestOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := redlocktest.New(t, 1).Client(t)
 		for says, o := range map[string]httplock.Options{
-			"Key":      {},
-			"Prefix":   {Key: byKey, Prefix: strings.Repeat("p", 954)},
-			"negative": {Key: byKey, Wait: -1},
-			"TTL":      {Key: byKey, TTL: -1},
-			"Retry":    {Key: byKey, RetryAfter: -1},
+			"Key":                              {},
+			"Prefix":                           {Key: byKey, Prefix: strings.Repeat("p", 954)},
+			"httplock: Wait is negative: -1ns": {Key: byKey, Wait: -1},
+			"TTL is negative: -1ns":            {Key: byKey, TTL: -1},
+			"RetryAfter is negative: -1ns":     {Key: byKey, RetryAfter: -1},
 		} {
 			_, err := httplock.New(client, o)
 			require.ErrorContains(t, err, says)

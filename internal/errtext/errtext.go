@@ -3,9 +3,11 @@
 package errtext
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"strings"
+	"time"
 )
 
 // prefixes are what the errors of this module begin with.
@@ -86,6 +88,14 @@ func (all joined) Error() string {
 
 // Unwrap returns the errors.
 func (all joined) Unwrap() []error { return all }
+
+// Negative returns an error if a setting is negative, with its name and value.
+func Negative[T int | time.Duration](name string, value T) error {
+	if value < 0 {
+		return fmt.Errorf("%s is negative: %v", name, value)
+	}
+	return nil
+}
 
 // Wrap returns an error with the given text that wraps the given errors.
 func Wrap(text string, errs ...error) error { return &wrapped{text, errs} }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -25,6 +26,13 @@ func TestText(t *testing.T) {
 	} {
 		assert.Equal(t, want, Text(err))
 	}
+}
+
+func TestNegative(t *testing.T) {
+	assert.NoError(t, Negative("DB", 0))
+	assert.NoError(t, Negative("Wait", time.Nanosecond))
+	assert.EqualError(t, Negative("DB", -1), "DB is negative: -1")
+	assert.EqualError(t, Negative("Wait", -time.Second), "Wait is negative: -1s")
 }
 
 func TestJoin(t *testing.T) {

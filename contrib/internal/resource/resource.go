@@ -25,7 +25,7 @@ const (
 func CheckPrefix(adapter, prefix string) error {
 	switch {
 	case len(prefix) > longestPrefix:
-		return fmt.Errorf("%s: Prefix has more than %d bytes", adapter, longestPrefix)
+		return fmt.Errorf("%s: Prefix has %d bytes, more than %d", adapter, len(prefix), longestPrefix)
 	case strings.Contains(prefix, reserved):
 		return fmt.Errorf("%s: Prefix contains %q", adapter, reserved)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/contrib/internal/resource"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -26,8 +27,11 @@ const (
 func Options(adapter, prefix string, ttl, minHold time.Duration) (redlock.HoldOptions, error) {
 	ttl = cmp.Or(ttl, defaultTTL)
 	minHold = cmp.Or(minHold, min(defaultMinHold, ttl))
-	if ttl <= 0 || minHold > ttl {
-		return redlock.HoldOptions{}, fmt.Errorf("%s: TTL must be positive and at least MinHold", adapter)
+	if err := errtext.Negative("TTL", ttl); err != nil {
+		return redlock.HoldOptions{}, fmt.Errorf("%s: %w", adapter, err)
+	}
+	if minHold > ttl {
+		return redlock.HoldOptions{}, fmt.Errorf("%s: MinHold is %v, more than the TTL, which is %v", adapter, minHold, ttl)
 	}
 	if err := resource.CheckPrefix(adapter, prefix); err != nil {
 		return redlock.HoldOptions{}, err
