@@ -29,6 +29,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redmux/redmux/contrib/internal/lost"
 	"github.com/redmux/redmux/contrib/internal/resource"
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
@@ -114,15 +115,15 @@ func (l *Locker) lock(ctx context.Context, name string, take holder) error {
 
 // Unlock releases the lock. It waits for the nodes up to the vote timeout, even
 // if ctx has ended. It returns redlock.ErrNotHeld if the lock was never locked
-// here, or was lost before, so that another process may have done the same
-// work. It returns redlock.ErrNoQuorum if too many nodes are down: they get the
+// here, and redlock.ErrLost with the reason if it was lost before, so that
+// another process may have done the same work. It returns redlock.ErrNoQuorum if too many nodes are down: they get the
 // release when they are back, or let the lock expire.
 func (l *Locker) Unlock(ctx context.Context, name string) error {
 	hold := l.take(resource.Name(l.prefix, name))
 	if hold == nil {
 		return fmt.Errorf("certmagiclock: not locked here: %w", redlock.ErrNotHeld)
 	}
-	return hold.Release(context.WithoutCancel(ctx))
+	return lost.Release(ctx, hold)
 }
 
 // take removes and returns the hold that an Unlock is for. The name alone does
@@ -136,7 +137,7 @@ func (l *Locker) take(r string) *redlock.Hold {
 	if len(holds) == 0 {
 		return nil
 	}
-	i := max(slices.IndexFunc(holds, lost), 0)
+	i := max(slices.IndexFunc(holds, ended), 0)
 	hold := holds[i]
 	if holds = slices.Delete(holds, i, i+1); len(holds) == 0 {
 		delete(l.holds, r)
@@ -146,7 +147,7 @@ func (l *Locker) take(r string) *redlock.Hold {
 	return hold
 }
 
-func lost(h *redlock.Hold) bool { return h.Err() != nil }
+func ended(h *redlock.Hold) bool { return h.Err() != nil }
 
 // RenewLockLease reports whether the lock is still held, by the local clocks.
 // It renews nothing, since holds renew themselves, and it ignores the duration.
@@ -155,15 +156,16 @@ func lost(h *redlock.Hold) bool { return h.Err() != nil }
 // not give up after an error here: it tries again after minutes or hours, for
 // thirty days, and would get no certificate in that time if the lock stayed
 // lost. If the lock is granted again, certmagic checks whether another process
-// has done the work meanwhile. The errors are those of redlock.Client.TryHold
-// (redlock.ErrHeld if another process holds the lock now), and
-// redlock.ErrNotHeld if it was never locked here.
+// has done the work meanwhile. If it is not granted, the error is
+// redlock.ErrLost and that of redlock.Client.TryHold (redlock.ErrHeld if another
+// process holds the lock now). It is redlock.ErrNotHeld if the lock was never
+// locked here.
 func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	r := resource.Name(l.prefix, name)
 	l.mu.Lock()
 	holds := slices.Clone(l.holds[r])
 	l.mu.Unlock()
-	switch live := slices.IndexFunc(holds, func(h *redlock.Hold) bool { return !lost(h) }); {
+	switch live := slices.IndexFunc(holds, func(h *redlock.Hold) bool { return !ended(h) }); {
 	case len(holds) == 0:
 		return fmt.Errorf("certmagiclock: not locked here: %w", redlock.ErrNotHeld)
 	case live >= 0:
@@ -171,10 +173,12 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 		// it would wait for the other one, and that one forever.
 		return nil
 	}
+	why := holds[0].Err()
 	_ = holds[0].Release(ctx) // deletes what is left on the nodes; the loss is already known
 	hold, err := l.client.TryHold(ctx, r, l.hold)
 	if err != nil {
-		return fmt.Errorf("certmagiclock: the lock was lost, and cannot be acquired again: %w", err)
+		text := "certmagiclock: the lock was lost, and cannot be acquired again: " + errtext.Text(err)
+		return errtext.Wrap(text, why, err)
 	}
 	if l.replace(r, holds[0], hold) {
 		return nil

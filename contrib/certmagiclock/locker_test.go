@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/contrib/certmagiclock"
+	"github.com/redmux/redmux/contrib/internal/lost/losttest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlocktest"
 	"github.com/stretchr/testify/require"
@@ -89,7 +90,15 @@ func TestALostLockIsAskedForOnceMore(t *testing.T) {
 			n.Refuse(true)
 		}
 		time.Sleep(time.Minute)
-		require.ErrorIs(t, locker.RenewLockLease(ctx, "x", time.Minute), redlock.ErrNoQuorum)
+		err := locker.RenewLockLease(ctx, "x", time.Minute)
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		require.ErrorIs(t, err, redlock.ErrLost)
+		losttest.Require(t, err)
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		err = locker.RenewLockLease(ended, "x", time.Minute)
+		require.ErrorIs(t, err, context.Canceled)
+		losttest.Require(t, err)
 		for _, n := range d.Nodes() {
 			n.Refuse(false)
 		}
@@ -123,7 +132,9 @@ func TestALostLockIsNotTheNextOnes(t *testing.T) {
 		time.Sleep(40 * time.Second) // until the nodes count for both clients
 		require.NoError(t, locker.Lock(ctx, "x"), "another goroutine")
 		require.NoError(t, locker.RenewLockLease(ctx, "x", time.Minute), "neither waits for the other")
-		require.Error(t, locker.Unlock(ctx, "x"), "the first one's")
+		err := locker.Unlock(ctx, "x")
+		require.ErrorIs(t, err, redlock.ErrLost, "the first one's")
+		losttest.Require(t, err)
 		ok, err := other.TryLock(ctx, "x")
 		require.NoError(t, err)
 		require.False(t, ok, "the first one's Unlock ended the second one's lock")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/redmux/redmux/contrib/internal/resource"
 	"github.com/redmux/redmux/contrib/internal/turn"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -136,7 +137,7 @@ func (j *Job) once() error {
 		})
 	}
 	if stopped := j.stopped(); stopped != nil && err != nil && !ran {
-		err = errors.Join(stopped, err)
+		err = errtext.Join(stopped, err)
 	}
 	return err
 }
@@ -146,7 +147,7 @@ func (j *Job) stopped() error {
 	if j.ctx.Err() == nil {
 		return nil
 	}
-	return errors.Join(errStopped, context.Cause(j.ctx))
+	return errtext.Join(errStopped, context.Cause(j.ctx))
 }
 
 // under calls run under the hold, unless that has ended, and releases the hold.
@@ -156,7 +157,15 @@ func (j *Job) under(hold *redlock.Hold, run func(context.Context) error) (err er
 	defer func() {
 		stop()
 		end(nil)
-		err = errors.Join(err, hold.Release(context.WithoutCancel(j.ctx)))
+		cause := hold.Err() // before the release sets another
+		released := hold.Release(context.WithoutCancel(j.ctx))
+		if errors.Is(cause, redlock.ErrLost) {
+			released = nil // it would name the same nodes again
+			if cancelled := (*redlock.CancelledError)(nil); errors.As(err, &cancelled) && errors.Is(cancelled, cause) {
+				err = cause // the job did not begin, and not because it was cancelled
+			}
+		}
+		err = errtext.Join(err, released)
 	}()
 	// The context that this passes on reads the clocks (R15).
 	options := j.locker.hold

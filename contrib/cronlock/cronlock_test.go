@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/contrib/cronlock"
+	"github.com/redmux/redmux/contrib/internal/lost/losttest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlocktest"
 	"github.com/stretchr/testify/require"
@@ -163,7 +164,7 @@ func TestAJobWhoseLockIsLost(t *testing.T) {
 		job := newLocker(t, d.Client(t), cronlock.Options{TTL: time.Second, Done: o.done}).Job(t.Context(), "job", func(ctx context.Context) error {
 			<-ctx.Done()
 			cause = context.Cause(ctx)
-			return nil
+			return ctx.Err()
 		})
 		begun := time.Now()
 		go job.Run()
@@ -175,6 +176,8 @@ func TestAJobWhoseLockIsLost(t *testing.T) {
 		synctest.Wait()
 		require.ErrorIs(t, cause, redlock.ErrLost)
 		require.ErrorIs(t, o.last(), redlock.ErrLost)
+		require.NotErrorIs(t, o.last(), context.Canceled, "what was lost was not cancelled")
+		losttest.Require(t, o.last())
 		require.Less(t, time.Since(begun), 3*time.Second)
 		job.Run()
 		require.ErrorIs(t, o.last(), redlock.ErrNoQuorum, "this run is lost")

@@ -3,11 +3,11 @@ package gocronlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/redmux/redmux/contrib/internal/resource"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -155,7 +155,8 @@ func (e *Elector) without(reason error) {
 // validity; see Context.
 func (e *Elector) IsLeader(context.Context) error {
 	if ctx := e.Context(); ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrNotLeader, context.Cause(ctx))
+		why := context.Cause(ctx)
+		return errtext.Wrap(ErrNotLeader.Error()+": "+errtext.Text(why), ErrNotLeader, why)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/contrib/gocronlock"
+	"github.com/redmux/redmux/contrib/internal/lost/losttest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlocktest"
 	"github.com/stretchr/testify/assert"
@@ -169,7 +170,10 @@ func TestAJobsLockThatWasLostOrCannotBeHad(t *testing.T) {
 		_, err = locker.Lock(t.Context(), "another")
 		require.ErrorIs(t, err, redlock.ErrNoQuorum)
 		time.Sleep(2 * time.Second)
-		require.ErrorIs(t, lock.Unlock(t.Context()), redlock.ErrNoQuorum)
+		err = lock.Unlock(t.Context())
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		require.ErrorIs(t, err, redlock.ErrLost)
+		losttest.Require(t, err)
 	})
 }
 

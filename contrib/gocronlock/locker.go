@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/redmux/redmux/contrib/internal/lost"
 	"github.com/redmux/redmux/contrib/internal/resource"
 	"github.com/redmux/redmux/contrib/internal/turn"
 	"github.com/redmux/redmux/redlock"
@@ -62,5 +63,6 @@ type lock struct{ hold *redlock.Hold }
 
 // Unlock releases the lock. It waits for the nodes up to the vote timeout, even
 // if the scheduler is shutting down and has cancelled the job's context. The
-// errors are those of redlock.Hold.Release.
-func (l lock) Unlock(ctx context.Context) error { return l.hold.Release(context.WithoutCancel(ctx)) }
+// errors are those of redlock.Hold.Release, and redlock.ErrLost with its reason
+// if the lock was lost before.
+func (l lock) Unlock(ctx context.Context) error { return lost.Release(ctx, l.hold) }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/contrib/httplock"
+	"github.com/redmux/redmux/contrib/internal/lost/losttest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlocktest"
 	"github.com/stretchr/testify/require"
@@ -154,6 +155,8 @@ func TestALostLockEndsTheRequest(t *testing.T) {
 		require.Equal(t, http.StatusInternalServerError, ask(t.Context(), h, "k").Code)
 		require.Less(t, time.Since(begun), time.Second)
 		require.ErrorIs(t, failed, redlock.ErrLost)
+		require.NotErrorIs(t, failed, context.Canceled, "what was lost was not cancelled")
+		losttest.Require(t, failed)
 
 		w := ask(t.Context(), h, "k")
 		require.Equal(t, http.StatusServiceUnavailable, w.Code, "no quorum")
