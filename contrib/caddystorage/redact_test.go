@@ -28,3 +28,12 @@ func TestAStorageShowsNoPassword_R27(t *testing.T) {
 		redistest.Specimen{Value: v, Open: true}.PrintsNone(t, password)
 	}
 }
+
+// A storage that Caddy has not provisioned has no locks to give.
+func TestAStorageThatIsNotProvisionedIsRefused(t *testing.T) {
+	for _, s := range []*Storage{nil, new(Storage)} {
+		_, err := s.CertMagicStorage()
+		require.ErrorContains(t, err, "caddystorage: ")
+		require.NoError(t, s.Cleanup())
+	}
+}

@@ -140,6 +140,9 @@ func (s *Storage) Provision(ctx caddy.Context) error {
 // Cleanup gives the client up, which is closed if no other configuration uses
 // it. Further calls do nothing.
 func (s *Storage) Cleanup() error {
+	if s == nil || s.key == "" {
+		return nil // it was never in the pool, or is no more
+	}
 	key := s.key
 	s.key = "" // not in the pool
 	_, err := pool.Delete(key)
@@ -151,6 +154,9 @@ func (Storage) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "redlock")
 
 // CertMagicStorage returns the storage for certmagic.
 func (s *Storage) CertMagicStorage() (certmagic.Storage, error) {
+	if s == nil || s.locks == nil {
+		return nil, errors.New("caddystorage: the storage is not provisioned")
+	}
 	return locked{unlocked{s.inner}, s.locks.Locker}, nil
 }
 

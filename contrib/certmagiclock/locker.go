@@ -29,6 +29,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redmux/redmux/contrib/internal/door"
 	"github.com/redmux/redmux/contrib/internal/lost"
 	"github.com/redmux/redmux/contrib/internal/resource"
 	"github.com/redmux/redmux/internal/errtext"
@@ -64,6 +65,7 @@ type Locker struct {
 // New creates a Locker without asking any node. It returns an error for invalid
 // options.
 func New(client *redlock.Client, options Options) (*Locker, error) {
+	door.Must(client != nil, "certmagiclock: the client is nil")
 	if options.Prefix == "" {
 		options.Prefix = "certmagic:"
 	}
@@ -85,6 +87,7 @@ func New(client *redlock.Client, options Options) (*Locker, error) {
 // Lock waits for the lock until ctx ends, and renews it until Unlock. The
 // errors are those of redlock.Client.Hold.
 func (l *Locker) Lock(ctx context.Context, name string) error {
+	l.called(ctx)
 	return l.lock(ctx, name, l.client.Hold)
 }
 
@@ -92,11 +95,18 @@ func (l *Locker) Lock(ctx context.Context, name string) error {
 // another client is not an error; the errors are those of
 // redlock.Client.TryHold without redlock.ErrHeld.
 func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
+	l.called(ctx)
 	err := l.lock(ctx, name, l.client.TryHold)
 	if errors.Is(err, redlock.ErrHeld) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// called is the door of all methods.
+func (l *Locker) called(ctx context.Context) {
+	door.Must(l != nil && l.client != nil, "certmagiclock: a nil or zero Locker: New makes one")
+	door.Must(ctx != nil, "certmagiclock: the context is nil")
 }
 
 type holder func(ctx context.Context, resource string, options redlock.HoldOptions) (*redlock.Hold, error)
@@ -119,6 +129,7 @@ func (l *Locker) lock(ctx context.Context, name string, take holder) error {
 // another process may have done the same work. It returns redlock.ErrNoQuorum if too many nodes are down: they get the
 // release when they are back, or let the lock expire.
 func (l *Locker) Unlock(ctx context.Context, name string) error {
+	l.called(ctx)
 	hold := l.take(resource.Name(l.prefix, name))
 	if hold == nil {
 		return fmt.Errorf("certmagiclock: not locked here: %w", redlock.ErrNotHeld)
@@ -161,6 +172,7 @@ func ended(h *redlock.Hold) bool { return h.Err() != nil }
 // process holds the lock now). It is redlock.ErrNotHeld if the lock was never
 // locked here.
 func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
+	l.called(ctx)
 	r := resource.Name(l.prefix, name)
 	l.mu.Lock()
 	holds := slices.Clone(l.holds[r])

@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redmux/redmux/contrib/internal/door"
 	"github.com/redmux/redmux/contrib/internal/resource"
 	"github.com/redmux/redmux/contrib/internal/turn"
 	"github.com/redmux/redmux/internal/errtext"
@@ -67,6 +68,7 @@ type Locker struct {
 // New creates a Locker without asking any node. It returns an error for invalid
 // options.
 func New(client *redlock.Client, options Options) (*Locker, error) {
+	door.Must(client != nil, "cronlock: the client is nil")
 	prefix := cmp.Or(options.Prefix, "cron:")
 	hold, err := turn.Options("cronlock", prefix, options.TTL, options.MinHold)
 	if err != nil {
@@ -117,11 +119,17 @@ type Job struct {
 // early, wait for that context, and then close the client. When ctx has ended,
 // runs are left out.
 func (l *Locker) Job(ctx context.Context, name string, run func(context.Context) error) *Job {
+	door.Must(l != nil && l.client != nil, "cronlock: a nil or zero Locker: New makes one")
+	door.Must(ctx != nil, "cronlock: the context is nil")
+	door.Must(run != nil, "cronlock: the function is nil")
 	return &Job{l, ctx, name, run}
 }
 
 // Run runs the job if no other process does. cron calls it.
-func (j *Job) Run() { j.locker.done(j.name, j.once()) }
+func (j *Job) Run() {
+	door.Must(j != nil && j.locker != nil, "cronlock: a nil or zero Job: Locker.Job makes one")
+	j.locker.done(j.name, j.once())
+}
 
 func (j *Job) once() error {
 	if err := j.stopped(); err != nil {

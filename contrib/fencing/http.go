@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+
+	"github.com/redmux/redmux/contrib/internal/door"
 )
 
 // Header is the name of the HTTP header that carries a number.
@@ -13,6 +15,7 @@ const Header = "Redlock-Fence"
 // request's context comes from. It returns the errors of FromContext, and then
 // the request must not be sent.
 func SetHeader(r *http.Request) error {
+	door.Must(r != nil && r.Header != nil, "fencing: the request or its header is nil")
 	number, err := FromContext(r.Context())
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/redmux/redmux/contrib/internal/door"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -50,6 +51,7 @@ func Refused(err error) bool {
 // has no number: see redlock.Lock.Fence. A number stays what it is when the hold
 // is lost: the protected resource is what decides.
 func FromContext(ctx context.Context) (uint64, error) {
+	door.Must(ctx != nil, "fencing: the context is nil")
 	hold, ok := redlock.FromContext(ctx)
 	if !ok {
 		return 0, fmt.Errorf("%w: the context is not that of a hold", ErrNoNumber)

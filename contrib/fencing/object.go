@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/redmux/redmux/contrib/internal/door"
 )
 
 // ErrChanged is what write of WriteObject returns when the store refused its
@@ -37,6 +39,8 @@ func WriteObject(
 	read func(context.Context) (version string, number uint64, err error),
 	write func(ctx context.Context, version string) error,
 ) error {
+	door.Must(ctx != nil, "fencing: the context is nil")
+	door.Must(read != nil && write != nil, "fencing: a function is nil")
 	if number == 0 || number > Last {
 		return fmt.Errorf("%w: %d is not one", ErrNoNumber, number)
 	}

@@ -1,6 +1,10 @@
 package fencing
 
-import "database/sql"
+import (
+	"database/sql"
+
+	"github.com/redmux/redmux/contrib/internal/door"
+)
 
 // Changed takes what Exec returned for a statement that changes a row only
 // under a number that is high enough (docs/fencing.md, "SQL"). It returns
@@ -14,6 +18,7 @@ func Changed(result sql.Result, err error) error {
 	if err != nil {
 		return err
 	}
+	door.Must(result != nil, "fencing: neither a result nor an error was given")
 	rows, err := result.RowsAffected()
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redmux/redmux/contrib/internal/door"
 	"github.com/redmux/redmux/contrib/internal/resource"
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
@@ -70,6 +71,8 @@ var (
 // only that. The other errors are those of the options, redlock.ErrClosed,
 // redlock.ErrTTL, and that of ctx.
 func NewElector(ctx context.Context, client *redlock.Client, name string, options Options) (*Elector, error) {
+	door.Must(ctx != nil, noContext)
+	door.Must(client != nil, noClient)
 	hold, err := options.hold()
 	if err != nil {
 		return nil, err
@@ -166,11 +169,21 @@ func (e *Elector) IsLeader(context.Context) error {
 // the term. Without leadership the context has already ended. Use it for work
 // that must not continue after the leadership is lost. The leadership does not
 // wait for that work when it ends by Close or StepDown.
-func (e *Elector) Context() context.Context { return *e.leading.Load() }
+func (e *Elector) Context() context.Context {
+	e.made()
+	return *e.leading.Load()
+}
+
+func (e *Elector) made() {
+	door.Must(e != nil && e.election != nil, "gocronlock: a nil or zero Elector: NewElector makes one")
+}
 
 // Election returns the election, to ask and watch who leads, and to step down.
 // Its Run is the Elector's.
-func (e *Elector) Election() *redlock.Election { return e.election }
+func (e *Elector) Election() *redlock.Election {
+	e.made()
+	return e.election
+}
 
 // Close ends the candidacy and, if this process leads, releases the leadership,
 // so that another process can have it at once. Running jobs should be over by
@@ -178,6 +191,8 @@ func (e *Elector) Election() *redlock.Election { return e.election }
 // ends; either way the release is on its way. It returns the error of the
 // release, or nil if there was nothing to release. Further calls do nothing.
 func (e *Elector) Close(ctx context.Context) error {
+	e.made()
+	door.Must(ctx != nil, noContext)
 	err := e.election.StepDown(ctx)
 	e.cancel()
 	select {

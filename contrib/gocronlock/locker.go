@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/redmux/redmux/contrib/internal/door"
 	"github.com/redmux/redmux/contrib/internal/lost"
 	"github.com/redmux/redmux/contrib/internal/resource"
 	"github.com/redmux/redmux/contrib/internal/turn"
@@ -28,6 +29,7 @@ type Unlocker interface {
 // NewLocker creates a Locker without asking any node. It returns an error if
 // the options are invalid or if L has more methods than Unlock.
 func NewLocker[L Unlocker](client *redlock.Client, options Options) (*Locker[L], error) {
+	door.Must(client != nil, noClient)
 	hold, err := options.hold()
 	if err != nil {
 		return nil, err
@@ -50,6 +52,8 @@ func NewLocker[L Unlocker](client *redlock.Client, options Options) (*Locker[L],
 // asks again if there is none: for half of MinHold, or half of MinHold's
 // default if there is no minimum, and for a second at most.
 func (l *Locker[L]) Lock(ctx context.Context, job string) (L, error) {
+	door.Must(l != nil && l.client != nil, "gocronlock: a nil or zero Locker: NewLocker makes one")
+	door.Must(ctx != nil, noContext)
 	hold, err := turn.Take(ctx, l.client, resource.Name(l.prefix, job), l.hold)
 	if err != nil {
 		var none L
@@ -65,4 +69,12 @@ type lock struct{ hold *redlock.Hold }
 // if the scheduler is shutting down and has cancelled the job's context. The
 // errors are those of redlock.Hold.Release, and redlock.ErrLost with its reason
 // if the lock was lost before.
-func (l lock) Unlock(ctx context.Context) error { return lost.Release(ctx, l.hold) }
+func (l lock) Unlock(ctx context.Context) error {
+	door.Must(ctx != nil, noContext)
+	return lost.Release(ctx, l.hold)
+}
+
+const (
+	noClient  = "gocronlock: the client is nil"
+	noContext = "gocronlock: the context is nil"
+)

@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redmux/redmux/contrib/internal/door"
 	"github.com/redmux/redmux/contrib/internal/resource"
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
@@ -82,6 +83,7 @@ type Options struct {
 // http.Server down before it. A request that waits for its lock stops waiting
 // when its client has gone away.
 func New(client *redlock.Client, options Options) (func(http.Handler) http.Handler, error) {
+	door.Must(client != nil, "httplock: the client is nil")
 	o := options
 	o.Prefix = cmp.Or(o.Prefix, "http:")
 	o.TTL = cmp.Or(o.TTL, 30*time.Second)
@@ -101,7 +103,10 @@ func New(client *redlock.Client, options Options) (func(http.Handler) http.Handl
 	if err := resource.CheckPrefix("httplock", o.Prefix); err != nil {
 		return nil, err
 	}
-	return func(next http.Handler) http.Handler { return &handler{client, o, next} }, nil
+	return func(next http.Handler) http.Handler {
+		door.Must(next != nil, "httplock: the handler is nil")
+		return &handler{client, o, next}
+	}, nil
 }
 
 type handler struct {

@@ -32,6 +32,9 @@ type MetricOptions struct {
 // The outcomes are those of the spans. No attribute contains the name of a
 // resource. The caller unregisters the result when the client is closed.
 func Observe(client *redlock.Client, options MetricOptions) (metric.Registration, error) {
+	if client == nil {
+		panic("redlockotel: the client is nil")
+	}
 	if options.Provider == nil {
 		options.Provider = otel.GetMeterProvider()
 	}

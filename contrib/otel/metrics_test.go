@@ -93,3 +93,9 @@ func collect(t *testing.T, reader sdkmetric.Reader) map[string]float64 {
 	}
 	return got
 }
+
+// A nil client panics with the package's name, at once and not when metrics are
+// collected.
+func TestObserveOfNoClientPanicsWithThePackagesName(t *testing.T) {
+	require.NotEmpty(t, redistest.FailsAtTheDoor(t, "Observe", "redlockotel: ", func() { _, _ = Observe(nil, MetricOptions{}) }))
+}

@@ -47,7 +47,17 @@ type source interface {
 // NewCollector creates a Collector. Invalid options are an error when it is
 // registered.
 func NewCollector(client *redlock.Client, options Options) *Collector {
+	if client == nil {
+		panic("redlockprometheus: the client is nil")
+	}
 	return newCollector(client, options)
+}
+
+// made panics for a Collector that NewCollector has not made.
+func (c *Collector) made() {
+	if c == nil || c.client == nil {
+		panic("redlockprometheus: a nil or zero Collector: NewCollector makes one")
+	}
 }
 
 func newCollector(client source, options Options) *Collector {
@@ -59,6 +69,7 @@ func newCollector(client source, options Options) *Collector {
 
 // Describe sends the descriptions of all metrics that Collect may send.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
+	c.made()
 	for _, d := range c.of.all {
 		to <- d
 	}
@@ -67,6 +78,7 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 // Collect reads the client's numbers. It asks no node, and waits only for a
 // mutex of the client.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	c.made()
 	stats, nodes := c.client.Stats(), c.client.Nodes()
 	send := sender{to}
 	c.calls(send, "attempt", stats.Attempts)

@@ -280,3 +280,16 @@ func TestACollectorShowsNoPassword_R27(t *testing.T) {
 	client := redlocktest.New(t, 1, redlocktest.Password(password)).Client(t)
 	redistest.Specimen{Value: NewCollector(client, Options{})}.ShowsNone(t, password)
 }
+
+// What NewCollector has not made, and a nil client, panic with the package's
+// name.
+func TestZeroCollectorsAndNilClientsPanicWithThePackagesName(t *testing.T) {
+	for name, f := range map[string]func(){
+		"NewCollector": func() { NewCollector(nil, Options{}) },
+		"nil":          func() { (*Collector)(nil).Collect(make(chan prometheus.Metric, 100)) },
+		"zero":         func() { new(Collector).Collect(make(chan prometheus.Metric, 100)) },
+		"described":    func() { (*Collector)(nil).Describe(make(chan *prometheus.Desc, 100)) },
+	} {
+		require.NotEmpty(t, redistest.FailsAtTheDoor(t, name, "redlockprometheus: ", f))
+	}
+}
