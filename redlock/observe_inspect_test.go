@@ -29,27 +29,51 @@ func TestSumUp(t *testing.T) {
 		nodes []InspectedNode
 		want  Inspection
 	}{
-		"no holder":               {[]InspectedNode{none, none, none, none, none}, Inspection{State: StateFree, Agree: 5}},
-		"no holder, two are down": {[]InspectedNode{none, down, none, down, none}, Inspection{State: StateFree, Agree: 3}},
-		"remains on two":          {[]InspectedNode{key("a", 1), none, none, key("b", 2), none}, Inspection{State: StateFree, Agree: 3}},
-		"remains on three":        {[]InspectedNode{key("a", 1), none, none, key("b", 2), key("c", 3)}, unclear},
-		"split":                   {[]InspectedNode{key("a", 1), key("a", 2), key("b", 2), key("b", 1), none}, unclear},
-		"two, and three are down": {[]InspectedNode{key("a", 1), key("a", 2), down, down, down}, unclear},
-		"two, and one is down":    {[]InspectedNode{key("a", 1), key("a", 2), none, none, down}, unclear},
-		"held by all":             {[]InspectedNode{key("a", 5), key("a", 1), key("a", 4), key("a", 2), key("a", 3)}, held(3, 5)},
-		"held by three":           {[]InspectedNode{key("a", 5), none, key("a", 4), key("b", 9), key("a", 3)}, held(3, 3)},
-		"held by four":            {[]InspectedNode{key("a", 5), down, key("a", 4), key("a", 1), key("a", 3)}, held(3, 4)},
-		"forever on one of three": {[]InspectedNode{key("a", 5), forever, key("a", 4), none, none}, held(4, 3)},
-		"forever on two of four":  {[]InspectedNode{key("a", 5), forever, key("a", 4), forever, none}, held(5, 4)},
-		"forever":                 {[]InspectedNode{forever, forever, forever, key("a", 1), none}, held(0, 4)},
-		"of another type":         {[]InspectedNode{foreign, foreign, foreign, none, none}, unclear},
-		"two of another type":     {[]InspectedNode{foreign, foreign, none, none, none}, Inspection{State: StateFree, Agree: 3}},
+		"no holder":                              {[]InspectedNode{none, none, none, none, none}, Inspection{State: StateFree, Agree: 5}},
+		"no holder, two are down":                {[]InspectedNode{none, down, none, down, none}, Inspection{State: StateFree, Agree: 3}},
+		"remains on two":                         {[]InspectedNode{key("a", 1), none, none, key("b", 2), none}, Inspection{State: StateFree, Agree: 3}},
+		"remains on three":                       {[]InspectedNode{key("a", 1), none, none, key("b", 2), key("c", 3)}, unclear},
+		"split":                                  {[]InspectedNode{key("a", 1), key("a", 2), key("b", 2), key("b", 1), none}, unclear},
+		"two, and three are down":                {[]InspectedNode{key("a", 1), key("a", 2), down, down, down}, unclear},
+		"two, and one is down":                   {[]InspectedNode{key("a", 1), key("a", 2), none, none, down}, unclear},
+		"held by all":                            {[]InspectedNode{key("a", 5), key("a", 1), key("a", 4), key("a", 2), key("a", 3)}, held(3, 5)},
+		"held by three":                          {[]InspectedNode{key("a", 5), none, key("a", 4), key("b", 9), key("a", 3)}, held(3, 3)},
+		"held by four":                           {[]InspectedNode{key("a", 5), down, key("a", 4), key("a", 1), key("a", 3)}, held(3, 4)},
+		"forever on one of three":                {[]InspectedNode{key("a", 5), forever, key("a", 4), none, none}, held(4, 3)},
+		"forever on two of four":                 {[]InspectedNode{key("a", 5), forever, key("a", 4), forever, none}, held(5, 4)},
+		"forever":                                {[]InspectedNode{forever, forever, forever, key("a", 1), none}, held(0, 4)},
+		"of another type":                        {[]InspectedNode{foreign, foreign, foreign, none, none}, unclear},
+		"on two of four":                         {[]InspectedNode{key("a", 1), key("a", 1), none, none}, Inspection{State: StateUnclear}},
+		"no holder on two of four, two are down": {[]InspectedNode{none, down, down, none}, Inspection{State: StateUnclear}},
+		"two of another type":                    {[]InspectedNode{foreign, foreign, none, none, none}, Inspection{State: StateFree, Agree: 3}},
 	} {
 		all := Inspection{State: StateUnclear, Nodes: c.nodes}
 		all.sumUp(3)
 		c.want.Nodes = c.nodes
 		assert.Equal(t, c.want, all, name)
 	}
+}
+
+// Half of an even number of nodes is no quorum: what it says decides nothing.
+func TestHalfOfTheNodesDecidesNothing_R12(t *testing.T) {
+	half := []Participant{{Holder: "a", Nodes: []int{0, 1}}}
+	for name, all := range map[string]Inspection{"readers": {Readers: half}, "permits": {PermitsHeld: half}} {
+		all.State, all.Nodes = StateUnclear, make([]InspectedNode, 4)
+		all.sumUp(multiplex.Quorum(4))
+		require.Equal(t, StateUnclear, all.State, name)
+	}
+	simulated(t, 4, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		inspect(t, c, "r")
+		for i := range 2 {
+			m.link(i).Refuse(true)
+			m.nodes[i].DropConns()
+		}
+		time.Sleep(5 * ms)
+		found, err := c.Inspect(t.Context(), "r")
+		require.ErrorIs(t, err, ErrNoQuorum)
+		require.Equal(t, StateUnclear, found.State)
+	})
 }
 
 // held returns a lock held by "a" for some seconds; 0 means forever.

@@ -63,10 +63,11 @@ func TestWaitingEndsWhereItCannotHelp_R31(t *testing.T) {
 		}, within: 200 * ms},
 	} {
 		for call := range waitingCalls(t.Context(), nil) {
-			for _, many := range []int{1, 2} {
-				t.Run(fmt.Sprintf("%s/%s/%d of 3", name, call, many), func(t *testing.T) {
+			for _, set := range [][2]int{{1, 3}, {2, 3}, {2, 4}} {
+				many, of := set[0], set[1]
+				t.Run(fmt.Sprintf("%s/%s/%d of %d", name, call, many, of), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						m := newMemory(t, 3)
+						m := newMemory(t, of)
 						for i := range many {
 							bad.node.Arrangement = m.arrangement
 							odd := redistest.NewNode(bad.node)

@@ -42,5 +42,9 @@ func TestWhatWaitingIsFor_R31(t *testing.T) {
 		assert.Equal(t, c.none, noQuorumLeft(err), c.missing)
 		assert.Equal(t, c.willCount, willCount(err), c.missing)
 	}
+	// Half of an even number of nodes is no quorum.
+	half := &redlock.UndecidedError{Of: 4, Nodes: []*redlock.NodeError{{Err: down}, {Err: down}}}
+	assert.True(t, noQuorumLeft(half))
+	assert.False(t, willCount(half))
 	assert.False(t, noQuorumLeft(redlock.ErrClosed) || willCount(redlock.ErrClosed))
 }

@@ -167,6 +167,7 @@ func TestStrangers(t *testing.T) {
 		{"a reader that a quorum may have", form{}, redlock.Inspection{Nodes: nodes("a", "a", "?"), Readers: on(0)}, "--exclusive"},
 		{"readers beside readers", form{Shared: true}, redlock.Inspection{Nodes: nodes("", "", ""), Readers: on(0, 1, 2)}, ""},
 		{"permits beside readers", form{Shared: true}, redlock.Inspection{Nodes: nodes("", "", ""), PermitsHeld: on(0, 1)}, "--permits"},
+		{"a reader on two of four nodes", form{}, redlock.Inspection{Nodes: nodes("a", "a", "a", "a"), Readers: on(0, 2)}, ""},
 		{"a queue", form{}, redlock.Inspection{Nodes: nodes("a", "a", "a"), Queue: on(1, 2)}, "--fair"},
 		{"a queue beside its own", form{Fair: true}, redlock.Inspection{Nodes: nodes("a", "a", "a"), Queue: on(1, 2)}, ""},
 		{"a holder beside permits", form{Permits: &five}, redlock.Inspection{Nodes: nodes("a", "b", "a")}, "no --permits"},

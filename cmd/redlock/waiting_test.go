@@ -143,6 +143,16 @@ func TestWhatIsInTheWay(t *testing.T) {
 	}
 }
 
+// Half of an even number of nodes decides nothing.
+func TestHalfOfTheNodesIsNotInTheWay(t *testing.T) {
+	found := redlock.Inspection{Nodes: make([]redlock.InspectedNode, 4), Readers: []redlock.Participant{{Nodes: []int{1, 3}}}}
+	require.False(t, (&form{Exclusive: true}).inTheWay(found))
+	require.Empty(t, participantsText(found))
+	found.Readers[0].Nodes = []int{1, 2, 3}
+	require.True(t, (&form{Exclusive: true}).inTheWay(found))
+	require.NotEmpty(t, participantsText(found))
+}
+
 // An attempt for a lock of any form that does not wait ends as soon as a quorum
 // of nodes shows what is in its way.
 func TestContestKnowsWhatIsInTheWay(t *testing.T) {

@@ -501,3 +501,14 @@ func TestVersionsWithAFaultOfTLS(t *testing.T) {
 		assert.Equal(t, lacks, lacksTLSFix(product, number), version)
 	}
 }
+
+// Two floors of four are as many as clients need to learn what the others
+// forgot; one is too few.
+func TestFloorsOfAnEvenNumberOfMasters(t *testing.T) {
+	for floors, few := range map[int]bool{1: true, 2: false, 3: false} {
+		d := sound(4)
+		fenced(floors, 4)(d)
+		text := fmt.Sprint(Examine(*d).Findings)
+		assert.Equal(t, few, strings.Contains(text, "too few masters are left"), "%d floors: %s", floors, text)
+	}
+}
