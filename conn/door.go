@@ -12,3 +12,6 @@ func must(ok bool, text string) {
 }
 
 func (c *Conn) made() { must(c != nil && c.done != nil, "a nil or zero Conn: Dial makes one") }
+
+// noError is said of a method of a nil error.
+const noError = "a nil error, which no function of this package returns"

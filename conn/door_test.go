@@ -15,7 +15,7 @@ func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
 	const prefix = "conn: "
 	for _, v := range []any{
 		(*Conn)(nil), new(Conn), (*Poller)(nil), new(Poller), new(Server), new(Config), Endpoint{}, Step{}, Class(0), Outlook(0),
-		new(Error), new(StepError), new(PeerError), TLSFiles{}, Event{},
+		new(Error), new(StepError), new(PeerError), (*Error)(nil), (*StepError)(nil), (*PeerError)(nil), TLSFiles{}, Event{},
 	} {
 		redistest.MethodsFailAtTheDoor(t, prefix, v, nil, false)
 		redistest.MethodsFailAtTheDoor(t, prefix, v, t.Context(), false)

@@ -31,7 +31,10 @@ type Error struct {
 }
 
 // Error returns the operation, the address and the cause.
-func (e *Error) Error() string { return "conn: " + e.Op + " " + e.Addr + ": " + e.said() }
+func (e *Error) Error() string {
+	must(e != nil, noError)
+	return "conn: " + e.Op + " " + e.Addr + ": " + e.said()
+}
 
 // said returns the text of the cause. The peer may have a part in it: crypto/tls
 // quotes the names of a certificate as they are.
@@ -40,6 +43,7 @@ func (e *Error) said() string { return errtext.Printable(errtext.Text(e.Err)) }
 // Cause returns the text of the cause, for messages that already name the
 // address.
 func (e *Error) Cause() string {
+	must(e != nil, noError)
 	switch e.Op {
 	case "read", "write":
 		return "connection lost: " + e.said()
@@ -48,7 +52,10 @@ func (e *Error) Cause() string {
 }
 
 // Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error {
+	must(e != nil, noError)
+	return e.Err
+}
 
 // StepError is returned by Dial when a command of the handshake fails. If the
 // node refused it, Err unwraps to the *resp.Error.
@@ -61,6 +68,7 @@ type StepError struct {
 // Error returns the command and the cause. If the node refused the command,
 // that is the node's own text, which begins with the class of the refusal.
 func (e *StepError) Error() string {
+	must(e != nil, noError)
 	switch e.Class {
 	case ClassNone:
 		return e.Step + ": " + errtext.Text(e.Err)
@@ -71,7 +79,10 @@ func (e *StepError) Error() string {
 }
 
 // Unwrap returns the cause.
-func (e *StepError) Unwrap() error { return e.Err }
+func (e *StepError) Unwrap() error {
+	must(e != nil, noError)
+	return e.Err
+}
 
 // PeerError is returned by Dial when the peer does not speak RESP, or speaks it
 // with TLS where plaintext was expected, or the reverse.
@@ -82,6 +93,7 @@ type PeerError struct {
 
 // Error returns the protocol if it is known, and what to change.
 func (e *PeerError) Error() string {
+	must(e != nil, noError)
 	if e.Speaks == "" {
 		return "peer does not speak RESP: " + errtext.Text(e.Err)
 	}
@@ -89,7 +101,10 @@ func (e *PeerError) Error() string {
 }
 
 // Unwrap returns the cause.
-func (e *PeerError) Unwrap() error { return e.Err }
+func (e *PeerError) Unwrap() error {
+	must(e != nil, noError)
+	return e.Err
+}
 
 // advice returns what to change, if that is known.
 func (e *PeerError) advice() string {

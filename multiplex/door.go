@@ -31,3 +31,6 @@ func (l *Lookout) made() {
 func (o *Outcomes) made() {
 	must(o != nil && o.ready != nil, "a nil or zero Outcomes: NewOutcomes makes one")
 }
+
+// noError is said of a method of a nil error.
+const noError = "a nil error, which no function of this package returns"

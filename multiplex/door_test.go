@@ -15,6 +15,7 @@ func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
 		(*Group)(nil), new(Group), (*Lookout)(nil), new(Lookout), (*Outcomes)(nil), new(Outcomes), new(Form),
 		Claim{}, Config{}, Encoded{}, Floors{}, News(0), Seal{}, Set(0), Tally{}, Membership{}, Status{}, NodeCounts{},
 		new(NodeError), new(PreflightError), new(QuarantineError), new(RefusalError), new(UndecidedError),
+		(*NodeError)(nil), (*PreflightError)(nil), (*QuarantineError)(nil), (*RefusalError)(nil), (*UndecidedError)(nil),
 	} {
 		redistest.MethodsFailAtTheDoor(t, prefix, v, nil, false)
 		redistest.MethodsFailAtTheDoor(t, prefix, v, t.Context(), false)

@@ -70,6 +70,7 @@ type NodeError struct {
 
 // Error names the node by index and address.
 func (e *NodeError) Error() string {
+	must(e != nil, noError)
 	return fmt.Sprintf("node %d (%s): %s", e.Node, e.Addr, causeText(e.Err))
 }
 
@@ -86,7 +87,10 @@ func causeText(err error) string {
 }
 
 // Unwrap returns the cause.
-func (e *NodeError) Unwrap() error { return e.Err }
+func (e *NodeError) Unwrap() error {
+	must(e != nil, noError)
+	return e.Err
+}
 
 // An UndecidedError is returned when too few nodes answered for either outcome.
 // It names each of them with its own cause (R12), in the order of the
@@ -98,6 +102,7 @@ type UndecidedError struct {
 
 // Error lists the causes on one line.
 func (e *UndecidedError) Error() string {
+	must(e != nil, noError)
 	text := ErrUndecided.Error()
 	if len(e.Nodes) > 0 {
 		text += ": " + strings.Join(e.Causes(), "; ")
@@ -108,6 +113,7 @@ func (e *UndecidedError) Error() string {
 // Causes lists, for every node, why its vote is missing. A cause that several
 // nodes share is listed once, behind the nodes.
 func (e *UndecidedError) Causes() (all []string) {
+	must(e != nil, noError)
 	said := make(map[string]bool)
 	for _, n := range e.Nodes {
 		if cause := causeText(n.Err); !said[cause] {
@@ -161,6 +167,7 @@ func separator(i, n int) string {
 // Unwrap returns ErrUndecided and each node's error, so that errors.Is finds a
 // cause on any node.
 func (e *UndecidedError) Unwrap() []error {
+	must(e != nil, noError)
 	all := make([]error, 0, len(e.Nodes)+1)
 	all = append(all, ErrUndecided)
 	for _, n := range e.Nodes {
@@ -204,6 +211,7 @@ type RefusalError struct {
 
 // Error names the class only.
 func (e *RefusalError) Error() string {
+	must(e != nil, noError)
 	return "multiplex: answered with the error " + e.Class.String()
 }
 
@@ -224,6 +232,7 @@ type QuarantineError struct {
 
 // Error has the time left, to the millisecond, and what began the quarantine.
 func (e *QuarantineError) Error() string {
+	must(e != nil, noError)
 	return fmt.Sprintf("%v for another %v: %s", ErrQuarantined, e.Left.Round(time.Millisecond), e.Why)
 }
 
@@ -276,8 +285,12 @@ type PreflightError struct {
 
 // Error has the finding and what to change.
 func (e *PreflightError) Error() string {
+	must(e != nil, noError)
 	return fmt.Sprintf("%v: %s (%s)", e.Err, e.Found, e.Advice)
 }
 
 // Unwrap returns the sentinel.
-func (e *PreflightError) Unwrap() error { return e.Err }
+func (e *PreflightError) Unwrap() error {
+	must(e != nil, noError)
+	return e.Err
+}

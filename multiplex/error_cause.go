@@ -23,6 +23,7 @@ const failoverTakes = 30 * time.Second
 // the caller has found no quorum: a node that this group has known as a master
 // may be a replica during a failover.
 func (e *NodeError) Lasting(since time.Time, waited time.Duration) bool {
+	must(e != nil, noError)
 	var refusal *RefusalError
 	if errors.As(e.Err, &refusal) { // the answer to this very round
 		if refusal.Class == conn.ClassReadOnly && e.replicas {
@@ -46,6 +47,7 @@ func isLasting(outlook conn.Outlook, waited time.Duration) bool {
 
 // Lasting counts the nodes whose causes are lasting; see NodeError.Lasting.
 func (e *UndecidedError) Lasting(since time.Time, waited time.Duration) int {
+	must(e != nil, noError)
 	count := 0
 	for _, n := range e.Nodes {
 		if n.Lasting(since, waited) {

@@ -140,6 +140,7 @@ func (c *Client) initError() *InitError { return &InitError{c.Nodes(), c.group.M
 
 // Error lists what was found on each node.
 func (e *InitError) Error() string {
+	must(e != nil, noError)
 	var all []string
 	for _, n := range e.Nodes {
 		all = append(all, n.Addr+": "+n.standing())
@@ -168,6 +169,7 @@ func (s *NodeStatus) standing() string {
 
 // Unwrap returns the reasons.
 func (e *InitError) Unwrap() []error {
+	must(e != nil, noError)
 	var all []error
 	if e.Err != nil {
 		all = append(all, e.Err)

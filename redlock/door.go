@@ -18,6 +18,7 @@ const (
 	noClient   = "a nil or zero Client: New and Open make one"
 	noElection = "a nil or zero Election: Client.Election makes one"
 	noFunction = "the function is nil"
+	noError    = "a nil error, which no function of this package returns"
 	noHold     = "a nil or zero Hold: Client.Hold makes one"
 )
 

@@ -32,9 +32,9 @@ func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
 		"Participant": {Participant{}}, "NodeChange": {NodeChange{}}, "NodeStatus": {NodeStatus{}}, "Stats": {Stats{}},
 		"CallCounts": {CallCounts{}}, "Histogram": {Histogram{}}, "HoldInfo": {HoldInfo{}}, "NodeCounts": {NodeCounts{}},
 		"LockState": {LockState("")}, "NodeState": {NodeState("")}, "Leadership": {Leadership{}}, "NodeAnswer": {NodeAnswer{}},
-		"UndecidedError": {new(UndecidedError)}, "NodeError": {new(NodeError)}, "ResourceError": {new(ResourceError)},
-		"CancelledError": {new(CancelledError)}, "HeldError": {new(HeldError)}, "LostError": {new(LostError)},
-		"InitError": {new(InitError)}, "PreflightError": {new(PreflightError)}, "QuarantineError": {new(QuarantineError)},
+		"UndecidedError": {new(UndecidedError)}, "NodeError": {new(NodeError)}, "ResourceError": {(*ResourceError)(nil), new(ResourceError)},
+		"CancelledError": {(*CancelledError)(nil), new(CancelledError)}, "HeldError": {(*HeldError)(nil), new(HeldError)},
+		"LostError": {(*LostError)(nil), new(LostError)}, "InitError": {(*InitError)(nil), new(InitError)}, "PreflightError": {new(PreflightError)}, "QuarantineError": {new(QuarantineError)},
 	}
 	for _, name := range redistest.ExportedTypes(t, ".") {
 		switch name {

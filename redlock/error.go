@@ -127,11 +127,15 @@ type ResourceError struct {
 
 // Error begins with the resource, quoted, and cut if it is long.
 func (e *ResourceError) Error() string {
+	must(e != nil, noError)
 	return "redlock: " + quoted(e.Resource) + ": " + errtext.Text(e.Err)
 }
 
 // Unwrap returns the error of the call.
-func (e *ResourceError) Unwrap() error { return e.Err }
+func (e *ResourceError) Unwrap() error {
+	must(e != nil, noError)
+	return e.Err
+}
 
 // longestQuote bounds a resource's name in an error's text.
 const longestQuote = 80
@@ -166,6 +170,7 @@ type CancelledError struct {
 // Error begins with the context's error; the cause and the last attempt's error
 // follow if there are any.
 func (e *CancelledError) Error() string {
+	must(e != nil, noError)
 	text := "redlock: " + errtext.Text(e.Err)
 	if e.Cause != nil {
 		text += " (" + errtext.Text(e.Cause) + ")"
@@ -178,6 +183,7 @@ func (e *CancelledError) Error() string {
 
 // Unwrap returns those of the three errors that are not nil.
 func (e *CancelledError) Unwrap() []error {
+	must(e != nil, noError)
 	var all []error
 	for _, err := range []error{e.Err, e.Cause, e.Last} {
 		if err != nil {

@@ -58,6 +58,7 @@ type refusalHint struct {
 
 // Error says what is held, and by which client.
 func (e *HeldError) Error() string {
+	must(e != nil, noError)
 	text := ErrHeld.Error()
 	if e.Resource != "" {
 		text = "redlock: " + quoted(e.Resource) + " is held"

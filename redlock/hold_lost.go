@@ -49,6 +49,7 @@ type NodeAnswer struct {
 
 // Error names the resource, and each node with its answer, but no token (R27).
 func (e *LostError) Error() string {
+	must(e != nil, noError)
 	text := ErrLost.Error()
 	if e.Resource != "" {
 		text = "redlock: " + quoted(e.Resource) + ": " + errtext.Text(ErrLost)
@@ -83,6 +84,7 @@ var errRenewed = errors.New("renewed")
 // Unwrap returns ErrLost and the error of each node, so that errors.Is finds a
 // cause on any node.
 func (e *LostError) Unwrap() []error {
+	must(e != nil, noError)
 	all := []error{ErrLost}
 	for _, n := range e.Nodes {
 		if n.Err != nil {
