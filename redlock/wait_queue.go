@@ -230,6 +230,13 @@ func (qs *queues) yields(head *waiter) bool {
 	return true
 }
 
+// gaveToRival records that the head gives way to a client that is known.
+func (qs *queues) gaveToRival(q *queue) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q.rival = true
+}
+
 // begin returns the lock that was handed to the head, if there is one, and the
 // head must take it. Otherwise the head must make an attempt, which covers all
 // that is due by now. Until its outcome the head is handed no lock.

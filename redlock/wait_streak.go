@@ -46,8 +46,9 @@ func (t *tenure) over(now time.Time) bool { return t.streak.over(t.begun, now) }
 //
 // After another client has had the lock, this one keeps it for as long as it
 // was without: so of two clients each has about half of the time, however many
-// callers wait in each. If no other came, the next streak is twice as long as
-// the last: one that thinks between two locks is still there.
+// callers wait in each. A rival may have come and gone while this client gave
+// way, which no refusal shows. If there is none, the next streak is twice as
+// long as the last: one that thinks between two locks is still there.
 func (c *Client) streakAfter(before yielding, start time.Time) streak {
 	if s := before.streak; !s.ends.IsZero() {
 		return s
@@ -58,7 +59,7 @@ func (c *Client) streakAfter(before yielding, start time.Time) streak {
 	}
 	long = max(long, streakLeast*time.Duration(c.quorumTime.Load()))
 	switch {
-	case before.taken:
+	case before.taken, before.rival:
 		long = min(long, start.Sub(before.gave))
 	case !before.gave.IsZero():
 		long = min(long, 2*before.last)
@@ -73,6 +74,7 @@ type yielding struct {
 	over   bool          // one is: the head is to give way before its attempt
 	last   time.Duration // how long that was
 	gave   time.Time     // when the head gave way; zero if it did not
+	rival  bool          // another client had the lock shortly before that
 	taken  bool          // another client was granted the lock after that
 }
 
@@ -102,6 +104,7 @@ func (c *Client) giveWay(ctx context.Context, w *waiter) error {
 	pause := c.pause(w.queue, rand.Float64())
 	if known, ok := c.rivals.find(w.resource, nil); ok {
 		pause = max(pause, c.givingWay(known.period()))
+		c.queues.gaveToRival(w.queue)
 	}
 	return sleep(ctx, pause, c.over(ctx))
 }
