@@ -102,6 +102,8 @@ func newDraw(seed uint64) *draw {
 	case 3:
 		d.nodes = pick(r, 3, 3, 5)
 		d.shared = 1 + r.IntN(d.nodes-1)
+	case 4:
+		d.nodes = pick(r, 1, 1, 3)
 	}
 	d.drawMasters(r)
 	d.drawKinds(r)
@@ -112,7 +114,10 @@ func newDraw(seed uint64) *draw {
 		d.beInDebt()
 	case 3:
 		d.overlap(r)
+	case 4:
+		d.beDemoted(r)
 	}
+	d.drawDemotions()
 	d.drawNumbers()
 	d.misfits = misfits && d.nodes >= 3 && d.shared == 0 && d.maxTTL > 0 && !d.forgets()
 	if d.maxTTL > 0 && !d.founded && d.age < time.Minute {
@@ -144,6 +149,14 @@ func (d *draw) beForgetful(r *rand.Rand) {
 		d.kinds = append(d.kinds, kindNamed(name))
 	}
 	d.misfortunes, d.gap = 2+r.IntN(2), pick(r, d.longest/4, d.longest)
+}
+
+// beDemoted makes masters replicas for a moment, in the same world. Commands are
+// on their way for long, so that some that were sent before are executed after.
+func (d *draw) beDemoted(r *rand.Rand) {
+	d.beForgetful(r)
+	d.kinds[0] = kindNamed(demotion)
+	d.shortest, d.longest, d.maxTTL, d.latency = 300*ms, 400*ms, 400*ms, 6*ms
 }
 
 // beInDebt makes masters refuse releases of locks with a long TTL, and little
@@ -186,12 +199,21 @@ func (d *draw) drawMasters(r *rand.Rand) {
 func (d *draw) drawKinds(r *rand.Rand) {
 	often := pick(r, 0.3, 0.8)
 	for _, k := range kinds {
-		if k.forgets && (d.maxTTL == 0 || !slices.Contains(d.durable, false)) || k.name == outOfReach {
+		if k.forgets && (d.maxTTL == 0 || !slices.Contains(d.durable, false)) || k.name == outOfReach || k.name == demotion {
 			continue
 		}
 		if r.Float64() < often {
 			d.kinds = append(d.kinds, k)
 		}
+	}
+}
+
+// drawDemotions lets masters be replicas for a moment, in a third of the seeds
+// in which they may forget. Its random numbers are its own, so that it changes
+// nothing else.
+func (d *draw) drawDemotions() {
+	if d.forgets() && !d.has(demotion) && d.random(301).IntN(3) == 0 {
+		d.kinds = append(d.kinds, kindNamed(demotion))
 	}
 }
 

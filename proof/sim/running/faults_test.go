@@ -2,6 +2,7 @@ package running
 
 import (
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/internal/redistest"
@@ -41,10 +42,11 @@ const (
 // killForbidden is the fault that allows a release to overtake its SET.
 const killForbidden = "CLIENT KILL forbidden"
 
-// forgetting and blackout are the faults after which a quorum need not have the
-// key of a valid lock any more.
+// forgetting, demotion and blackout are the faults after which a quorum need not
+// have the key of a valid lock any more.
 const (
 	forgetting = "master crashed and forgot"
+	demotion   = "master was a replica for a moment"
 	blackout   = "all masters lost power"
 )
 
@@ -58,6 +60,7 @@ var kinds = []kind{
 	{name: forgetting, forgets: true, strike: (*misfortune).crashEmpty},
 	{name: blackout, forgets: true, strike: (*misfortune).blackout},
 	{name: outOfReach, forgets: true, strike: (*misfortune).takeAway},
+	{name: demotion, forgets: true, strike: (*misfortune).demote},
 	{name: "master cut off", strike: (*misfortune).cutOff},
 	{name: "connections dropped", strike: (*misfortune).dropConnections},
 	{name: "scripts flushed", strike: (*misfortune).flushScripts},
@@ -200,6 +203,56 @@ func (m *master) forget() {
 	before := m.node.DB()
 	m.node.Restart()
 	m.emptied(before)
+}
+
+// demote makes a master a replica of another, and a master again, in the same
+// process. It gets the other's keys for its own: the seal is among them, locks
+// are not (R23). At times all of it happens between two commands. Connections
+// stay, or are cut at the beginning, as Sentinel does, or at the end.
+func (m *misfortune) demote() func() {
+	master := m.master()
+	if m.world.draw.durable[master.index] {
+		return nil
+	}
+	cut := func() {
+		if m.random.IntN(3) == 0 {
+			master.node.DropConns()
+		}
+	}
+	mend := lasting(&master.calm, brief, func() {})
+	cut()
+	if m.random.IntN(2) == 0 {
+		master.node.Between(func() {
+			master.resync(m.random)
+			master.node.Promote()
+		})
+		cut()
+		return mend
+	}
+	master.node.Between(master.node.Follow)
+	m.world.sleep(span(m.random, 20*ms)) // as long as a synchronisation takes to begin
+	master.node.Between(func() { master.resync(m.random) })
+	return func() {
+		master.node.Between(master.node.Promote)
+		cut()
+		mend()
+	}
+}
+
+// resync gives a master the keys of another one, which has its seal and its
+// record of numbers, and some of the numbers.
+func (m *master) resync(random *rand.Rand) {
+	m.mu.Lock()
+	m.forgot = time.Now()
+	m.mu.Unlock()
+	var kept []string
+	for _, key := range m.node.Keys() {
+		own := strings.HasPrefix(key, m.world.draw.prefix+"redlock:")
+		if own || strings.HasSuffix(key, fenceSuffix) && random.IntN(2) == 0 {
+			kept = append(kept, key)
+		}
+	}
+	m.node.Resync(kept...)
 }
 
 // cutOff holds all lanes to one master, in one direction or both, like a
