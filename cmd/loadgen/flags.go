@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/redmux/redmux/bench"
 	"github.com/redmux/redmux/cmd/internal/commandline"
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/errtext"
 )
 
 // flags is the command line. Passwords are not part of it, because other users
@@ -169,6 +171,13 @@ func (f *flags) takeDefaults() error {
 // validate refuses values that kong accepts, so that a mistake leads to an
 // error message and not to a strange result.
 func (f *flags) validate() error {
+	if err := cmp.Or(
+		errtext.Negative("--ops", f.Ops), errtext.Negative("--keys", f.Keys), errtext.Negative("--warmup", f.Warmup),
+		errtext.Negative("--wait", f.Wait), errtext.Negative("--node-timeout", f.NodeTimeout),
+		errtext.Negative("--cancel-after", f.CancelAfter), errtext.Negative("--max-ttl", f.MaxTTL),
+	); err != nil {
+		return err
+	}
 	switch {
 	case f.Embedded && len(f.Nodes) > 0:
 		return errors.New("--embedded and --nodes exclude one another")
@@ -188,16 +197,12 @@ func (f *flags) validate() error {
 		return errors.New("--duration must be more than 0")
 	case f.TTL < time.Millisecond:
 		return errors.New("--ttl must be at least 1ms")
-	case f.Ops < 0 || f.Keys < 0:
-		return errors.New("--ops and --keys cannot be negative")
 	case !(f.Rate >= 0 && f.Rate <= maxRate): // also false for NaN
 		return fmt.Errorf("--rate %v: 0 to %d a second", f.Rate, int(maxRate))
 	case f.Dist.exponent > 0 && f.Keys == 0:
 		return errors.New("--dist needs --keys: without it each caller has a resource of its own")
 	case f.MaxTTL > 0 && f.TTL > f.MaxTTL:
 		return fmt.Errorf("--ttl %v is longer than --max-ttl %v", f.TTL, f.MaxTTL)
-	case f.Warmup < 0 || f.Wait < 0 || f.NodeTimeout < 0 || f.CancelAfter < 0 || f.MaxTTL < 0:
-		return errors.New("a time on the command line is negative")
 	case f.User != "" && f.PasswordEnv == "":
 		return errors.New("--user needs --password-env")
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/cmd/internal/commandline"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/redlock"
 )
@@ -52,7 +53,7 @@ func (d *deployment) Validate() error {
 	case d.Owner != "" && !pure.Owner(d.Owner):
 		return errors.New("--owner must be 1 to 64 bytes of printable ASCII without blanks")
 	case d.MaxTTL < 0:
-		return errors.New("--max-ttl is negative")
+		return errtext.Negative("--max-ttl", d.MaxTTL)
 	case d.Forgetful && (d.MaxTTL > 0 || len(d.Durable) > 0):
 		return errors.New("--forgetful excludes --max-ttl and --durable")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/redmux/redmux/cmd/internal/printable"
 	"github.com/redmux/redmux/cmd/redlock/internal/doctor"
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -55,7 +56,7 @@ func (c *doctorCommand) Validate() error {
 	case c.TTL != nil && *c.TTL < time.Millisecond:
 		return errors.New("--ttl must be at least 1ms")
 	case c.Observe < 0:
-		return errors.New("--observe is negative")
+		return errtext.Negative("--observe", c.Observe)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/redlock"
 )
@@ -41,10 +42,7 @@ Examples:
 
 // Validate is called by package kong.
 func (c *electCommand) Validate() error {
-	if c.KillAfter < 0 {
-		return errors.New("a duration on the command line is negative")
-	}
-	return nil
+	return errtext.Negative("--kill-after", c.KillAfter)
 }
 
 // restAfterLoss is how long a candidate waits after its command was stopped for

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 )
@@ -56,7 +57,7 @@ Examples:
 // Validate refuses what makes no sense. Package kong calls it.
 func (c *nodesCommand) Validate() error {
 	if c.Observe < 0 {
-		return fmt.Errorf("--observe is negative")
+		return errtext.Negative("--observe", c.Observe)
 	}
 	return c.watching.Validate()
 }

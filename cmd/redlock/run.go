@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,13 +77,16 @@ type lifetime struct {
 
 // Validate is called by package kong.
 func (c *runCommand) Validate() error {
+	negative := cmp.Or(
+		errtext.Negative("--min-hold", c.MinHold), errtext.Negative("--max-hold", c.MaxHold), errtext.Negative("--kill-after", c.KillAfter),
+	)
 	switch {
 	case c.ConflictExitCode < 0 || c.ConflictExitCode > 255:
 		return errors.New("--conflict-exit-code must be between 0 and 255")
-	case c.MinHold < 0 || c.MaxHold < 0 || c.KillAfter < 0:
-		return errors.New("a duration on the command line is negative")
+	case negative != nil:
+		return negative
 	case c.MinHold > c.TTL:
-		return errors.New("--min-hold is longer than --ttl")
+		return fmt.Errorf("--min-hold is longer than --ttl: %v, and %v", c.MinHold, c.TTL)
 	case len(c.Also) > 0 && (c.MinHold > 0 || c.Heal):
 		return errors.New("--min-hold and --heal are for a single resource")
 	case len(c.Also) >= redlock.MaxResources:

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/redlock"
 )
@@ -21,7 +22,7 @@ type waiting struct {
 // Validate is called by package kong.
 func (w *waiting) Validate() error {
 	if w.Wait != nil && *w.Wait < 0 {
-		return errors.New("--wait is negative")
+		return errtext.Negative("--wait", *w.Wait)
 	}
 	return nil
 }

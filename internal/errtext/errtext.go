@@ -90,7 +90,7 @@ func (all joined) Error() string {
 func (all joined) Unwrap() []error { return all }
 
 // Negative returns an error if a setting is negative, with its name and value.
-func Negative[T int | time.Duration](name string, value T) error {
+func Negative[T int | int64 | time.Duration](name string, value T) error {
 	if value < 0 {
 		return fmt.Errorf("%s is negative: %v", name, value)
 	}
