@@ -2,6 +2,7 @@ package running
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -203,7 +204,7 @@ func (p *process) close() {
 	if took := time.Since(start); took > closeMost || err != nil {
 		w.violate("R28", "%s: Close took %v: %v", p.name, took, err)
 	}
-	if _, err := p.client.TryAcquire(context.Background(), "r", w.draw.longest); err != redlock.ErrClosed {
+	if _, err := p.client.TryAcquire(context.Background(), "r", w.draw.longest); !errors.Is(err, redlock.ErrClosed) {
 		w.violate("R28", "%s: an attempt after Close: %v", p.name, err)
 	}
 	w.leave(p)
