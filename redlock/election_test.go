@@ -169,10 +169,10 @@ func TestElectionsThatCannotBe(t *testing.T) {
 		}
 		good := m.candidate(t, "a")
 		for says, err := range map[string]error{
-			"Fenced":   run(m.client(t, Config{Owner: "x"}), "e", ElectionOptions{}),
-			"Owner":    run(m.opened(t, fenced(func(c *Config) { c.MaxTTL = electionTTL })), "e", ElectionOptions{}),
-			"Rest -1":  run(good, "e", ElectionOptions{Rest: -1}),
-			"Grace -1": run(good, "e", ElectionOptions{Grace: -1}),
+			"Fenced":                  run(m.client(t, Config{Owner: "x"}), "e", ElectionOptions{}),
+			"Owner":                   run(m.opened(t, fenced(func(c *Config) { c.MaxTTL = electionTTL })), "e", ElectionOptions{}),
+			"Rest is negative: -1ns":  run(good, "e", ElectionOptions{Rest: -1}),
+			"Grace is negative: -1ns": run(good, "e", ElectionOptions{Grace: -1}),
 		} {
 			require.ErrorIs(t, err, ErrElection)
 			require.ErrorContains(t, err, says)

@@ -140,7 +140,7 @@ func TestWatchWithAPrefixIsTold_R11(t *testing.T) {
 // A further term of the same leader is news, even if the observer did not see
 // the time between.
 func TestWatchReportsTheSameLeadersNextTerm(t *testing.T) {
-	simulated(t, anyNumber, func(t *testing.T, m *memory) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		held := mustAcquire(t, c, "e", electionTTL)
 		fresh := observe(t.Context(), c.Election("e", ElectionOptions{}))

@@ -66,7 +66,7 @@ func Example_errors() {
 	// Output:
 	// ours
 	// another has it: try later, or leave it to them
-	// the call cannot be made: redlock: a resource of 0 bytes: it must have 1 to 1024
+	// the call cannot be made: redlock: "": a resource of 0 bytes: it must have 1 to 1024
 	// ctx ended; no key was left
 	// too few nodes answer: the error names them and their causes
 	// we are shutting down
