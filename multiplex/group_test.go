@@ -883,7 +883,6 @@ func TestOldServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := redistest.NewNode(redistest.NodeConfig{NoHello: true, Version: "5.0.14"})
 		t.Cleanup(func() { _ = old.Close() })
-		teach(old)
 		c := newCluster(t, 3, func(c *cluster) {
 			old.Serve(c.network.Listen("old:6379"))
 			c.config.Nodes[1].Addr = "old:6379"

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/require"
@@ -21,11 +22,10 @@ import (
 const ms = time.Millisecond
 
 // The tests take the part of package redlock: a claim is a SET, a release and
-// an extension are scripts. The nodes run the scripts as Go functions
-// registered under these names.
-const (
-	releaseSource = "release"
-	extendSource  = "extend"
+// an extension are its scripts.
+var (
+	releaseSource = lua.Release
+	extendSource  = lua.Extend
 )
 
 var (
@@ -75,12 +75,6 @@ func scripts() [][]byte {
 	}
 }
 
-// teach registers the scripts with a node; it must still be sent them.
-func teach(n *redistest.Node) {
-	n.Script(releaseSource, redistest.Release)
-	n.Script(extendSource, redistest.Extend)
-}
-
 const (
 	// oneWay is the latency of each direction, so a round trip takes exactly
 	// trip of simulated time.
@@ -119,7 +113,6 @@ func newCluster(t testing.TB, n int, tweaks ...func(*cluster)) *cluster {
 	}
 	c.config.Cure = scripts()
 	for _, node := range c.nodes {
-		teach(node)
 		link := c.network.At(node.Addr())
 		link.Latency(oneWay, oneWay)
 		c.links = append(c.links, link)

@@ -37,7 +37,6 @@ func lead(t *testing.T, astray func(b *behind, dial int64) bool, test func(t *te
 			b.cluster = c
 			b.other = redistest.NewNode(redistest.NodeConfig{})
 			t.Cleanup(func() { _ = b.other.Close() })
-			teach(b.other)
 			b.other.Serve(c.network.Listen("other:6379"))
 			c.config.LookBehind = true
 			c.config.OnChange = func(change Change) { b.news = append(b.news, change) }

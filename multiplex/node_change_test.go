@@ -149,7 +149,6 @@ func TestEvictionIsWarnedOf_R22(t *testing.T) {
 		c := newCluster(t, 1, l.listen, func(c *cluster) {
 			evicting = redistest.NewNode(redistest.NodeConfig{EvictionPolicy: "allkeys-lru"})
 			t.Cleanup(func() { _ = evicting.Close() })
-			teach(evicting)
 			evicting.Serve(c.network.Listen("evicting:6379"))
 			c.config.Nodes[0].Addr = "evicting:6379"
 		})

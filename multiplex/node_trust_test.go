@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
@@ -20,7 +21,6 @@ import (
 const (
 	sealKey    = "redlock:seal"
 	openingKey = "redlock:opening"
-	sealSource = "seal"
 	maxTTL     = 2 * time.Second
 	// fullNeed is needed for a MaxTTL of two seconds: 1 % drift, 5 ms margin.
 	fullNeed = 2025 * ms
@@ -29,15 +29,14 @@ const (
 // withTrust sets a MaxTTL, and registers the script of the seal with the nodes.
 func withTrust(c *cluster) {
 	c.config.MaxTTL = maxTTL
-	c.config.Cure = append(c.config.Cure, resp.AppendCommand(nil, "SCRIPT", "LOAD", sealSource))
+	c.config.Cure = append(c.config.Cure, resp.AppendCommand(nil, "SCRIPT", "LOAD", lua.Seal))
 	c.config.Seal = Seal{
 		Read: [2][]byte{resp.AppendCommand(nil, "GET", sealKey), resp.AppendCommand(nil, "GET", openingKey)},
 		Write: func(args ...string) []byte {
-			return resp.AppendCommand(nil, append([]string{"EVALSHA", redistest.SHA1(sealSource), "2", sealKey, openingKey}, args...)...)
+			return resp.AppendCommand(nil, append([]string{"EVALSHA", redistest.SHA1(lua.Seal), "2", sealKey, openingKey}, args...)...)
 		},
 	}
-	for i, node := range c.nodes {
-		node.Script(sealSource, redistest.WriteSeal)
+	for i := range c.nodes {
 		steps := c.config.Nodes[i].Prelude
 		c.config.Nodes[i].Prelude = append(steps[:len(steps):len(steps)], conn.Step{Command: c.config.Cure[len(c.config.Cure)-1]})
 	}

@@ -54,7 +54,6 @@ func TestALiarKeepsNoOtherOut_R22(t *testing.T) {
 					c := newCluster(t, 5, func(c *cluster) {
 						liar := redistest.NewNode(redistest.NodeConfig{RunID: c.nodes[0].RunID()})
 						t.Cleanup(func() { _ = liar.Close() })
-						teach(liar)
 						if lie != nil {
 							liar.Handle(func(_ int, args []string) ([]byte, bool) {
 								if !isProof(args) {
@@ -147,7 +146,6 @@ func TestAProofEndsWithItsConnection_R22(t *testing.T) {
 		c := newCluster(t, 3, func(c *cluster) {
 			clone := redistest.NewNode(redistest.NodeConfig{RunID: c.nodes[0].RunID()})
 			t.Cleanup(func() { _ = clone.Close() })
-			teach(clone)
 			listener = c.network.Listen("clone:6379")
 			clone.Serve(listener)
 			c.config.Nodes[2].Addr = "clone:6379"

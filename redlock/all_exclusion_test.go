@@ -2,12 +2,12 @@ package redlock
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/redmux/redmux/internal/lua"
-	"github.com/redmux/redmux/internal/lua/model"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -61,14 +61,26 @@ func (c contest) arrangeAll(n *redistest.Node, life func(text string) time.Durat
 				db.Delete(key)
 			}
 		}
-		said := model.AcquireAll(db, keys, args[0], life(args[1]))
-		if said < 0 {
-			return redistest.Blocked(keys, -said-1, db)
+		for i, key := range keys {
+			if value, held := db.Get(key); held {
+				return fmt.Sprint(i+1, " ", value)
+			}
 		}
-		return said
+		for _, key := range keys {
+			db.Set(key, args[0], life(args[1]))
+		}
+		return 1
 	})
 	n.Script(lua.ExtendAll, func(keys, args []string, db *redistest.DB) any {
-		return model.ExtendAll(db, keys, args[0], life(args[1]), life(args[2]))
+		for _, key := range keys {
+			if value, held := db.Get(key); !held || value != args[0] {
+				return 0
+			}
+		}
+		for _, key := range keys {
+			db.ExtendIf(key, args[0], life(args[1]))
+		}
+		return 1
 	})
 }
 

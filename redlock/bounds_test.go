@@ -139,7 +139,6 @@ func TestConnectsToAnOldServerThatLoads_R26(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := redistest.NewNetwork()
 		node := redistest.NewNode(redistest.NodeConfig{NoHello: true})
-		node.Teach()
 		node.Serve(network.Listen("node0:6379"))
 		node.Refuse("-LOADING Redis is loading the dataset in memory", "INFO")
 		t.Cleanup(func() { _, _ = node.Close(), network.Close() })

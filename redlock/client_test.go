@@ -371,7 +371,6 @@ func TestNodesThatAreRefused(t *testing.T) {
 				m.ownerless()
 				c.node.Arrangement = m.arrangement
 				odd := redistest.NewNode(c.node)
-				odd.Teach()
 				if c.arrange != nil {
 					c.arrange(odd)
 				}

@@ -70,7 +70,6 @@ func TestPreflight_R22(t *testing.T) {
 				m := newMemory(t, 2)
 				c.node.Arrangement = m.arrangement
 				odd := redistest.NewNode(c.node)
-				odd.Teach()
 				if c.arrange != nil {
 					c.arrange(odd)
 				}
@@ -171,7 +170,6 @@ func TestEvictionIsWarnedAbout_R22(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMemory(t, 2)
 				odd := redistest.NewNode(redistest.NodeConfig{Arrangement: m.arrangement, EvictionPolicy: c.policy})
-				odd.Teach()
 				if c.hidden {
 					odd.Refuse("-NOPERM no", "INFO")
 				}

@@ -24,7 +24,6 @@ func bothSides(t *testing.T) map[string]func(args ...string) any {
 	t.Cleanup(func() { _ = network.Close() })
 	node := redistest.NewNode(redistest.NodeConfig{})
 	t.Cleanup(func() { _ = node.Close() })
-	node.Teach()
 	node.Serve(network.Listen("node0:6379"))
 	inMemory, err := network.Dial(context.Background(), "tcp", "node0:6379")
 	require.NoError(t, err)

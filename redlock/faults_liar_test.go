@@ -26,7 +26,6 @@ func (f *fleet) besideALiar(script string, lie func() []byte) redlock.Config {
 		f.Fatal(err)
 	}
 	node := redistest.NewNode(redistest.NodeConfig{})
-	node.Teach()
 	node.Serve(l)
 	f.Cleanup(func() { node.Close() })
 	config := redlock.Config{Nodes: redlock.Nodes(append(redistest.URLs(f.servers), node.URL())...), MaxTTL: 2 * time.Second}

@@ -39,7 +39,6 @@ func newMemory(tb testing.TB, n int) *memory {
 			Arrangement: m.arrangement,
 			Strays:      func(text string) { tb.Errorf("node %d: %s", i, text) },
 		})
-		node.Teach()
 		node.Serve(m.network.Listen(m.arrangement.Host(i)))
 		m.nodes = append(m.nodes, node)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/internal/lua"
@@ -106,12 +107,11 @@ func TestInspectOfReadersWithoutAQuorum(t *testing.T) {
 	})
 }
 
-// permitsRecord returns a record of permits, as nodes in memory have it.
-func permitsRecord(ends time.Duration, numbers ...string) (record string) {
+// recordPermits writes a node's record of permits, as its script does.
+func recordPermits(n *redistest.Node, resource string, ends time.Duration, numbers ...string) {
 	for _, number := range numbers {
-		record += strconv.FormatInt(time.Now().Add(ends).UnixMilli(), 10) + " " + number + "\n"
+		n.DB().Rank(resource+":redlock:permits", number, float64(time.Now().Add(ends).UnixMilli()))
 	}
-	return record
 }
 
 // How many permits there are, which are held, and how many are free.
@@ -157,7 +157,7 @@ func TestInspectShowsPermits(t *testing.T) {
 		_, err := c.Semaphore("s", 2).TryAcquire(t.Context(), 10*time.Second)
 		require.ErrorIs(t, err, ErrHeld)
 		for _, n := range m.nodes[:2] {
-			n.DB().Set("s:redlock:permits", permitsRecord(10*time.Second, "2", "3"), 10*time.Second)
+			recordPermits(n, "s", 10*time.Second, "2", "3")
 		}
 		found = inspect(t, c, "s")
 		require.Equal(t, 2, found.Permits)
@@ -222,13 +222,13 @@ func TestInspectIsBounded_R32(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		fill := func(n int) {
-			var text strings.Builder
-			for i := range n {
-				ends := time.Now().Add(time.Hour + time.Duration(i)*time.Second).UnixMilli()
-				text.WriteString(strconv.FormatInt(ends, 10) + " " + strings.Repeat("x", 90) + strconv.Itoa(100_000+i) + "\n")
-			}
+			m.forget("r:redlock:readers")
 			for _, node := range m.nodes {
-				node.DB().Set("r:redlock:readers", text.String(), 24*time.Hour)
+				for i := range n {
+					ends := time.Now().Add(time.Hour + time.Duration(i)*time.Second).UnixMilli()
+					node.DB().Rank("r:redlock:readers", strings.Repeat("x", 90)+strconv.Itoa(100_000+i), float64(ends))
+				}
+				node.DB().Expire("r:redlock:readers", 24*time.Hour)
 			}
 		}
 		for _, n := range []int{20, 21, 1024, 1025, 3000} {
@@ -253,7 +253,7 @@ func TestInspectIsBounded_R32(t *testing.T) {
 			require.Equal(t, 1, node.Connects)
 		}
 		for _, n := range m.nodes[:2] {
-			n.DB().Set("s:redlock:permits", permitsRecord(time.Hour, "1024"), time.Hour)
+			recordPermits(n, "s", time.Hour, "1024")
 			for i := range 1024 {
 				n.DB().Set("s#"+strconv.Itoa(i), "a", time.Hour)
 			}

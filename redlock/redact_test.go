@@ -16,7 +16,6 @@ func guarded(t *testing.T, password string) *memory {
 	m := &memory{network: redistest.NewNetwork()}
 	for i := range 3 {
 		node := redistest.NewNode(redistest.NodeConfig{User: "alice", Password: password})
-		node.Teach()
 		node.Serve(m.network.Listen(fmt.Sprintf("node%d:6379", i)))
 		m.nodes = append(m.nodes, node)
 	}

@@ -322,8 +322,9 @@ func TestSemaphoresThatCannotBe(t *testing.T) {
 			require.NoError(t, err)
 		}
 		for _, numbers := range [][]string{{"2", "something else"}, {"1025"}, {"0"}, {"02"}, {"-1"}, {"1.5"}} {
+			m.forget("x:redlock:permits")
 			for _, n := range m.nodes {
-				n.DB().Set("x:redlock:permits", permitsRecord(-time.Hour, numbers...), 0)
+				recordPermits(n, "x", -time.Hour, numbers...)
 			}
 			_, err := c.Semaphore("x", 2).TryAcquire(t.Context(), time.Second)
 			require.ErrorIs(t, err, ErrNoQuorum, "%q", numbers)

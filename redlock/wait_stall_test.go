@@ -71,7 +71,6 @@ func TestWaitingEndsWhereItCannotHelp_R31(t *testing.T) {
 						for i := range many {
 							bad.node.Arrangement = m.arrangement
 							odd := redistest.NewNode(bad.node)
-							odd.Teach()
 							if bad.arrange != nil {
 								bad.arrange(odd)
 							}

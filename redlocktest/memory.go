@@ -16,7 +16,6 @@ func (d *Deployment) beginInMemory(nodes int) error {
 	for i := range nodes {
 		node := redistest.NewNode(redistest.NodeConfig{Password: d.settings.password, LogLimit: logLimit, Age: age, NXGET: true})
 		d.ends = append(d.ends, node.Close)
-		node.Teach()
 		node.Serve(network.Listen(fmt.Sprintf("node%d:6379", i)))
 		link := network.At(node.Addr())
 		d.nodes = append(d.nodes, &Node{url: node.URL(), link: link, server: memory{node, link}})

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/lua"
-	"github.com/redmux/redmux/internal/lua/model"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/stretchr/testify/require"
 )
@@ -149,19 +148,19 @@ func TestFencedScriptOfSeveral_F1(t *testing.T) {
 		text         string // "" is none
 		recorded     string // "" is as before
 	}{
-		"nothing is there":             {three{}, three{}, record(0, period, 0, 0), model.Granted, 0, "", record(0, period, 5+ahead, 0)},
-		"no floor":                     {three{}, three{}, record(pure.NoFloor, period, 0, 3), model.GrantedBlind, 3, "", record(pure.NoFloor, period, 5+ahead, 3)},
-		"above each":                   {three{}, three{"1", "4", "2"}, record(0, period, 9, 0), model.Granted, 4, "", ""},
-		"the last of one":              {three{}, three{"1", "4", "5"}, record(0, period, 9, 0), model.Stale, 5, "", ""},
-		"below the first's":            {three{}, three{"6", "", ""}, record(0, period, 9, 0), model.Stale, 6, "", ""},
-		"below the middle one's":       {three{}, three{"", "7", "4"}, record(0, period, 9, 0), model.Stale, 7, "", ""},
-		"one is missing, but for prev": {three{}, three{"1", "", "2"}, record(0, period, 9, 5), model.Stale, 5, "", ""},
-		"all are there: prev is not":   {three{}, three{"1", "4", "2"}, record(0, period, 9, 8), model.Granted, 4, "", ""},
-		"below the floor":              {three{}, three{"1", "4", "2"}, record(8, period, 9, 0), model.Stale, 8, "", ""},
-		"the period has ended":         {three{}, three{"1", "4", ""}, record(0, period-1, 8, 3), model.Stale, 8, "", ""},
-		"the first is held":            {three{"x", "", "y"}, three{"1", "4", "2"}, record(0, period, 9, 0), model.Held, 4, "1 x", ""},
-		"the last is held":             {three{"", "", "y"}, three{"", "", ""}, record(0, period, 9, 3), model.Held, 3, "3 y", ""},
-		"held, and below another's":    {three{"", "x", ""}, three{"", "", "7"}, record(0, period, 9, 0), model.Held, 7, "2 x", ""},
+		"nothing is there":             {three{}, three{}, record(0, period, 0, 0), granted, 0, "", record(0, period, 5+ahead, 0)},
+		"no floor":                     {three{}, three{}, record(pure.NoFloor, period, 0, 3), grantedBlind, 3, "", record(pure.NoFloor, period, 5+ahead, 3)},
+		"above each":                   {three{}, three{"1", "4", "2"}, record(0, period, 9, 0), granted, 4, "", ""},
+		"the last of one":              {three{}, three{"1", "4", "5"}, record(0, period, 9, 0), tooLow, 5, "", ""},
+		"below the first's":            {three{}, three{"6", "", ""}, record(0, period, 9, 0), tooLow, 6, "", ""},
+		"below the middle one's":       {three{}, three{"", "7", "4"}, record(0, period, 9, 0), tooLow, 7, "", ""},
+		"one is missing, but for prev": {three{}, three{"1", "", "2"}, record(0, period, 9, 5), tooLow, 5, "", ""},
+		"all are there: prev is not":   {three{}, three{"1", "4", "2"}, record(0, period, 9, 8), granted, 4, "", ""},
+		"below the floor":              {three{}, three{"1", "4", "2"}, record(8, period, 9, 0), tooLow, 8, "", ""},
+		"the period has ended":         {three{}, three{"1", "4", ""}, record(0, period-1, 8, 3), tooLow, 8, "", ""},
+		"the first is held":            {three{"x", "", "y"}, three{"1", "4", "2"}, record(0, period, 9, 0), heldByAny, 4, "1 x", ""},
+		"the last is held":             {three{"", "", "y"}, three{"", "", ""}, record(0, period, 9, 3), heldByAny, 3, "3 y", ""},
+		"held, and below another's":    {three{"", "x", ""}, three{"", "", "7"}, record(0, period, 9, 0), heldByAny, 7, "2 x", ""},
 	} {
 		for side, do := range sides {
 			t.Run(name+"/"+side, func(t *testing.T) {
@@ -180,7 +179,7 @@ func TestFencedScriptOfSeveral_F1(t *testing.T) {
 					c.recorded = c.record
 				}
 				require.Equal(t, c.recorded, do("GET", fenceRecord))
-				granted := c.code == model.Granted || c.code == model.GrantedBlind
+				granted := c.code == granted || c.code == grantedBlind
 				for i := range locks {
 					lock, last := any(c.locks[i]), any(c.lasts[i])
 					if granted {
@@ -222,7 +221,7 @@ func TestFencedScriptOfSeveralFindsSomethingElse(t *testing.T) {
 				continue
 			}
 			do("RPUSH", lock, "x")
-			require.Equal(t, []any{int64(model.Held), int64(0), fmt.Sprint(i+1, " ")}, do(command...))
+			require.Equal(t, []any{int64(heldByAny), int64(0), fmt.Sprint(i+1, " ")}, do(command...))
 			require.EqualValues(t, 1, locks())
 			require.Equal(t, "list", do("TYPE", lock))
 			for _, key := range []string{"a", "b", "c"} {

@@ -6,10 +6,18 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/lua"
-	"github.com/redmux/redmux/internal/lua/model"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/require"
+)
+
+// The codes that acquire_fenced.lua returns.
+const (
+	heldByAny = iota
+	granted
+	tooLow
+	tooHigh
+	grantedBlind // the node has no floor
 )
 
 const (
@@ -66,36 +74,36 @@ func TestFencedScript_F1(t *testing.T) {
 		answer   int64  // -1: about now
 		recorded string // "" is as before
 	}{
-		"nothing is there":                        {fenceState{}, 5, model.GrantedBlind, 0, pure.Record{Run: "-", Floor: none, Period: period, Cur: 5 + ahead}.String()},
-		"a floor":                                 {fenceState{record: record(3, period, 0, 0)}, 5, model.Granted, 3, record(3, period, 5+ahead, 0)},
-		"the floor itself":                        {fenceState{record: record(5, period, 0, 0)}, 5, model.Stale, 5, ""},
-		"below the floor":                         {fenceState{record: record(9, period, 0, 0)}, 5, model.Stale, 9, ""},
-		"no floor, and numbers before":            {fenceState{record: record(none, period, 4, 3)}, 5, model.GrantedBlind, 3, record(none, period, 5+ahead, 3)},
-		"above the last":                          {fenceState{last: "4", record: record(0, period, 4, 0)}, 5, model.Granted, 4, record(0, period, 5+ahead, 0)},
-		"the last itself":                         {fenceState{last: "5", record: record(0, period, 5, 0)}, 5, model.Stale, 5, ""},
-		"below the last":                          {fenceState{last: "6", record: record(0, period, 6, 0)}, 5, model.Stale, 6, ""},
-		"others' numbers of this period are free": {fenceState{record: record(0, period, 8, 3)}, 5, model.Granted, 3, record(0, period, 8, 3)},
-		"those of earlier periods are not":        {fenceState{record: record(0, period, 0, 8)}, 5, model.Stale, 8, ""},
-		"the period has ended":                    {fenceState{record: record(0, period-1, 8, 3)}, 5, model.Stale, 8, ""},
-		"… and before, it was higher":             {fenceState{record: record(0, period-1, 3, 8)}, 5, model.Stale, 8, ""},
-		"… or the clock was set back":             {fenceState{record: record(0, period+1, 4, 3)}, 5, model.Granted, 4, record(0, period, 5+ahead, 4)},
-		"the last is an old one, from a file":     {fenceState{last: "4", record: record(7, period, 4, 0)}, 5, model.Stale, 7, ""},
-		"the last is of an earlier period":        {fenceState{last: "4", record: record(0, period, 0, 8)}, 5, model.Granted, 4, record(0, period, 5+ahead, 8)},
-		"a last that was not granted":             {fenceState{last: "9", record: record(3, period, 6, 0)}, 7, model.Granted, 6, record(3, period, 7+ahead, 0)},
-		"… nor is it of an earlier period":        {fenceState{last: "9", record: record(3, period-1, 6, 4)}, 6, model.Stale, 6, ""},
-		"… and is beyond all numbers":             {fenceState{last: "99999999999999999999", record: record(3, period, 0, 6)}, 7, model.Granted, 6, record(3, period, 7+ahead, 6)},
-		"held, and a last that was not granted":   {fenceState{"another", "9", record(0, period, 6, 0)}, 7, model.Held, 6, ""},
-		"held":                                    {fenceState{"another", "4", record(0, period, 4, 0)}, 5, model.Held, 4, ""},
-		"held, by a plain lock":                   {fenceState{"another", "", record(2, period, 4, 3)}, 5, model.Held, 3, ""},
-		"held, when the period has ended":         {fenceState{"another", "4", record(2, period-1, 4, 3)}, 9, model.Held, 4, ""},
-		"the record is far enough":                {fenceState{last: "4", record: record(0, period, 5, 0)}, 5, model.Granted, 4, ""},
-		"about now":                               {fenceState{record: record(0, period, 0, 0)}, now, model.Granted, 0, record(0, period, now+ahead, 0)},
-		"as far ahead as allowed":                 {fenceState{record: record(0, period, 0, 0)}, now + 50_000_000, model.Granted, 0, record(0, period, now+50_000_000+ahead, 0)},
-		"too far ahead":                           {fenceState{record: record(0, period, 0, 0)}, now + 9e9, model.Ahead, -1, ""},
-		"ahead of now, but not of others":         {fenceState{record: record(0, period, now+9e9, 0)}, now + 9e9 + 5, model.Granted, 0, record(0, period, now+9e9+5+ahead, 0)},
-		"ahead of now, but not of the floor":      {fenceState{record: record(now+9e9, period, 0, 0)}, now + 9e9 + 5, model.Granted, now + 9e9, record(now+9e9, period, now+9e9+5+ahead, 0)},
-		"too far ahead of others":                 {fenceState{record: record(0, period, 5, now+5e9)}, now + 9e9, model.Ahead, now + 5e9, ""},
-		"all digits":                              {fenceState{record: record(0, period, 0, pure.LastNumber-1)}, pure.LastNumber, model.Granted, pure.LastNumber - 1, record(0, period, pure.LastNumber, pure.LastNumber-1)},
+		"nothing is there":                        {fenceState{}, 5, grantedBlind, 0, pure.Record{Run: "-", Floor: none, Period: period, Cur: 5 + ahead}.String()},
+		"a floor":                                 {fenceState{record: record(3, period, 0, 0)}, 5, granted, 3, record(3, period, 5+ahead, 0)},
+		"the floor itself":                        {fenceState{record: record(5, period, 0, 0)}, 5, tooLow, 5, ""},
+		"below the floor":                         {fenceState{record: record(9, period, 0, 0)}, 5, tooLow, 9, ""},
+		"no floor, and numbers before":            {fenceState{record: record(none, period, 4, 3)}, 5, grantedBlind, 3, record(none, period, 5+ahead, 3)},
+		"above the last":                          {fenceState{last: "4", record: record(0, period, 4, 0)}, 5, granted, 4, record(0, period, 5+ahead, 0)},
+		"the last itself":                         {fenceState{last: "5", record: record(0, period, 5, 0)}, 5, tooLow, 5, ""},
+		"below the last":                          {fenceState{last: "6", record: record(0, period, 6, 0)}, 5, tooLow, 6, ""},
+		"others' numbers of this period are free": {fenceState{record: record(0, period, 8, 3)}, 5, granted, 3, record(0, period, 8, 3)},
+		"those of earlier periods are not":        {fenceState{record: record(0, period, 0, 8)}, 5, tooLow, 8, ""},
+		"the period has ended":                    {fenceState{record: record(0, period-1, 8, 3)}, 5, tooLow, 8, ""},
+		"… and before, it was higher":             {fenceState{record: record(0, period-1, 3, 8)}, 5, tooLow, 8, ""},
+		"… or the clock was set back":             {fenceState{record: record(0, period+1, 4, 3)}, 5, granted, 4, record(0, period, 5+ahead, 4)},
+		"the last is an old one, from a file":     {fenceState{last: "4", record: record(7, period, 4, 0)}, 5, tooLow, 7, ""},
+		"the last is of an earlier period":        {fenceState{last: "4", record: record(0, period, 0, 8)}, 5, granted, 4, record(0, period, 5+ahead, 8)},
+		"a last that was not granted":             {fenceState{last: "9", record: record(3, period, 6, 0)}, 7, granted, 6, record(3, period, 7+ahead, 0)},
+		"… nor is it of an earlier period":        {fenceState{last: "9", record: record(3, period-1, 6, 4)}, 6, tooLow, 6, ""},
+		"… and is beyond all numbers":             {fenceState{last: "99999999999999999999", record: record(3, period, 0, 6)}, 7, granted, 6, record(3, period, 7+ahead, 6)},
+		"held, and a last that was not granted":   {fenceState{"another", "9", record(0, period, 6, 0)}, 7, heldByAny, 6, ""},
+		"held":                                    {fenceState{"another", "4", record(0, period, 4, 0)}, 5, heldByAny, 4, ""},
+		"held, by a plain lock":                   {fenceState{"another", "", record(2, period, 4, 3)}, 5, heldByAny, 3, ""},
+		"held, when the period has ended":         {fenceState{"another", "4", record(2, period-1, 4, 3)}, 9, heldByAny, 4, ""},
+		"the record is far enough":                {fenceState{last: "4", record: record(0, period, 5, 0)}, 5, granted, 4, ""},
+		"about now":                               {fenceState{record: record(0, period, 0, 0)}, now, granted, 0, record(0, period, now+ahead, 0)},
+		"as far ahead as allowed":                 {fenceState{record: record(0, period, 0, 0)}, now + 50_000_000, granted, 0, record(0, period, now+50_000_000+ahead, 0)},
+		"too far ahead":                           {fenceState{record: record(0, period, 0, 0)}, now + 9e9, tooHigh, -1, ""},
+		"ahead of now, but not of others":         {fenceState{record: record(0, period, now+9e9, 0)}, now + 9e9 + 5, granted, 0, record(0, period, now+9e9+5+ahead, 0)},
+		"ahead of now, but not of the floor":      {fenceState{record: record(now+9e9, period, 0, 0)}, now + 9e9 + 5, granted, now + 9e9, record(now+9e9, period, now+9e9+5+ahead, 0)},
+		"too far ahead of others":                 {fenceState{record: record(0, period, 5, now+5e9)}, now + 9e9, tooHigh, now + 5e9, ""},
+		"all digits":                              {fenceState{record: record(0, period, 0, pure.LastNumber-1)}, pure.LastNumber, granted, pure.LastNumber - 1, record(0, period, pure.LastNumber, pure.LastNumber-1)},
 	} {
 		for side, do := range sides {
 			t.Run(name+"/"+side, func(t *testing.T) {
@@ -103,7 +111,7 @@ func TestFencedScript_F1(t *testing.T) {
 				said := do("EVAL", lua.AcquireFenced, "3", fenceLock, fenceLast, fenceRecord,
 					"token", "5000", fmt.Sprint(c.number), "60000000", fmt.Sprint(aPeriod.Milliseconds())).([]any)
 				require.EqualValues(t, c.code, said[0])
-				require.Equal(t, c.code == model.Held, len(said) == 3)
+				require.Equal(t, c.code == heldByAny, len(said) == 3)
 				if c.answer < 0 {
 					require.InDelta(t, time.Now().UnixMicro(), said[1], 30e6)
 				} else {
@@ -114,7 +122,7 @@ func TestFencedScript_F1(t *testing.T) {
 				}
 				require.Equal(t, c.recorded, do("GET", fenceRecord))
 				require.EqualValues(t, -1, do("PTTL", fenceRecord), "it does not expire")
-				if c.code == model.Granted || c.code == model.GrantedBlind {
+				if c.code == granted || c.code == grantedBlind {
 					require.Equal(t, "token", do("GET", fenceLock))
 					require.Equal(t, fmt.Sprint(c.number), do("GET", fenceLast))
 					require.InDelta(t, 5000, do("PTTL", fenceLock), 3000)
@@ -150,7 +158,7 @@ func TestFencedScriptFindsSomethingElse(t *testing.T) {
 		if side == "real" { // a node in memory has no lists
 			fenceState{}.arrange(do)
 			do("RPUSH", fenceLock, "x")
-			require.EqualValues(t, []any{int64(model.Held), int64(0), "1 "}, do(command...))
+			require.EqualValues(t, []any{int64(heldByAny), int64(0), "1 "}, do(command...))
 			for _, key := range []string{fenceLast, fenceRecord} {
 				fenceState{}.arrange(do)
 				do("RPUSH", key, "x")

@@ -27,50 +27,27 @@ func rwCall(script string, args ...string) []string {
 	return append(append([]string{"EVAL", script}, keys...), args...)
 }
 
-// The scripts of read/write locks do the same on a real server as in memory.
-func TestReadWriteScripts(t *testing.T) {
-	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	pick := func(from ...string) string { return from[r.IntN(len(from))] }
-	said := make(map[string]int)
-	for i := range 2000 {
-		value := func() string { return pick("x", "y", "z") }
-		// No two TTLs are the same, and none ends during the test: so the order
-		// of the readers is the same in both.
-		ttl := func() string { return strconv.Itoa((1+r.IntN(9))*100_000_000 + i*20_000) }
-		var command []string
+// The scripts of read/write locks.
+func TestRecordedReadWriteScripts(t *testing.T) {
+	recording{name: "readers", steps: 300, keys: []string{"w", "w:readers", "w:mark"}, draw: func(r *rand.Rand, step int) []string {
+		value := func() string { return pick(r, "x", "y", "z") }
+		ttl := func() string { return times(r, step) }
 		switch r.IntN(8) {
 		case 0, 1:
-			command = rwCall(lua.Read, value(), ttl())
+			return rwCall(lua.Read, value(), ttl())
 		case 2:
-			command = rwCall(lua.Write, value(), ttl(), pick("", value()), pick("0", ttl()))
+			return rwCall(lua.Write, value(), ttl(), pick(r, "", value()), pick(r, "0", ttl()))
 		case 3:
-			command = rwCall(lua.Downgrade, value(), value(), ttl())
+			return rwCall(lua.Downgrade, value(), value(), ttl())
 		case 4:
-			command = rwCall(lua.ExtendRead, value(), ttl())
+			return rwCall(lua.ExtendRead, value(), ttl())
 		case 5:
-			command = rwCall(lua.ReleaseRead, value(), pick("", value()))
+			return rwCall(lua.ReleaseRead, value(), pick(r, "", value()))
 		case 6:
-			command = rwCall(lua.ReleaseMarked, value())
-		default:
-			command = []string{"DEL", "w:mark"}
+			return rwCall(lua.ReleaseMarked, value())
 		}
-		real, err := server.Do(command...)
-		require.NoError(t, err, "%q", command)
-		require.Equal(t, real, inMemory(command...), "%q", command)
-		text, _ := real.(string)
-		said[text]++
-		for _, key := range []string{"w", "w:readers", "w:mark"} {
-			left, err := server.Do("PTTL", key)
-			require.NoError(t, err)
-			require.InDelta(t, left, inMemory("PTTL", key), 60_000, "%s after %q", key, command)
-		}
-	}
-	for _, text := range []string{"1 x", "2 x", "3 x"} {
-		require.Positive(t, said[text], text)
-	}
+		return []string{"DEL", "w:mark"}
+	}}.run(t)
 }
 
 // bothSides runs a test on a real server and in memory, where time is
@@ -199,66 +176,22 @@ func permitCall(n, value, ttl, permits, mark string) []string {
 	return []string{"EVAL", lua.AcquirePermit, "3", "s#" + n, "s:permits", "s:mark", value, ttl, permits, n, "s#", mark}
 }
 
-// sameRecord compares the record of permits on a real server and in memory.
-func sameRecord(t *testing.T, real, inMemory any, command []string) {
-	t.Helper()
-	all := real.([]any)
-	ends := make(map[string]float64)
-	for i := 0; i < len(all); i += 2 {
-		ends[all[i].(string)], _ = strconv.ParseFloat(all[i+1].(string), 64)
-	}
-	text, _ := inMemory.(string)
-	require.Equal(t, len(ends), strings.Count(text, "\n"), "%q", command)
-	for line := range strings.Lines(text) {
-		end, permits, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		ms, err := strconv.ParseFloat(end, 64)
-		require.NoError(t, err)
-		require.InDelta(t, ends[permits], ms, 60_000, "%s after %q", permits, command)
-	}
-}
-
-// The scripts of semaphores do the same on a real server as in memory.
-func TestSemaphoreScripts(t *testing.T) {
-	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	said := make(map[any]int)
-	for range 3000 {
-		n := strconv.Itoa(r.IntN(6))
-		value, ttl := []string{"x", "y"}[r.IntN(2)], strconv.Itoa((1+r.IntN(9))*100_000_000)
-		permits := strconv.Itoa(2 + r.IntN(3))
-		var command []string
+// The scripts of semaphores.
+func TestRecordedSemaphoreScripts(t *testing.T) {
+	keys := []string{"s:permits", "s:mark", "s#0", "s#1", "s#2", "s#3"}
+	recording{name: "permits", steps: 400, keys: keys, draw: func(r *rand.Rand, step int) []string {
+		n, value, permits := strconv.Itoa(r.IntN(6)), pick(r, "x", "y"), strconv.Itoa(2+r.IntN(3))
 		switch r.IntN(6) {
 		case 0, 1, 2:
 			// A mark that is half as long as another is due for renewal by that.
-			command = permitCall(n, value, ttl, permits, strconv.Itoa(r.IntN(3)*100_000_000))
+			return permitCall(n, value, times(r, step), permits, strconv.Itoa(r.IntN(3)*100*unit))
 		case 3:
-			command = []string{"EVAL", lua.ExtendPermit, "2", "s#" + n, "s:permits", value, ttl, "950000000", permits}
+			return []string{"EVAL", lua.ExtendPermit, "2", "s#" + n, "s:permits", value, times(r, step), times(r, step), permits}
 		case 4:
-			command = []string{"EVAL", lua.ReleaseMarked, "2", "s#" + n, "s:mark", value}
-		default:
-			command = []string{"DEL", []string{"s#" + n, "s#" + n, "s:permits"}[r.IntN(3)]}
-			if r.IntN(4) == 0 {
-				command = []string{"SET", "s#" + n, value} // as after PERSIST
-			}
+			return []string{"EVAL", lua.ReleaseMarked, "2", "s#" + n, "s:mark", value}
 		}
-		real, err := server.Do(command...)
-		require.NoError(t, err, "%q", command)
-		require.Equal(t, real, inMemory(command...), "%q", command)
-		said[real]++
-		for _, key := range []string{"s:permits", "s:mark", "s#0", "s#1", "s#2", "s#3"} {
-			left, err := server.Do("PTTL", key)
-			require.NoError(t, err)
-			require.InDelta(t, left, inMemory("PTTL", key), 60_000, "%s after %q", key, command)
-		}
-		record, err := server.Do("ZRANGE", "s:permits", "0", "-1", "WITHSCORES")
-		require.NoError(t, err)
-		sameRecord(t, record, inMemory("GET", "s:permits"), command)
-	}
-	require.Positive(t, said["1 "])
-	require.Positive(t, said["1 1"])
-	require.Greater(t, len(said), 10)
+		return []string{"DEL", pick(r, "s#"+n, "s#"+n, "s:permits")}
+	}}.run(t)
 }
 
 // A number of permits counts until the last permit of a client that named it
@@ -371,50 +304,24 @@ func TestRecordsThatAreNone_R32(t *testing.T) {
 	}
 }
 
-// The scripts of fair locks do the same on a real server as in memory. A lease
-// that has ended is a key that is not there.
-func TestFairScripts(t *testing.T) {
-	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	codes := make(map[byte]int)
-	for i := range 5000 {
-		waiter := []string{"a", "b", "c", "d"}[r.IntN(4)]
-		lease, value, ttl := "f:queue:"+waiter, "by "+waiter, strconv.Itoa((1+r.IntN(9))*100_000_000)
-		var command []string
+// The scripts of fair locks. A lease that has ended is a key that is not there.
+func TestRecordedFairScripts(t *testing.T) {
+	keys := []string{"f", "f:queue", "f:ticket", "f:turn", "f:queue:a", "f:queue:b", "f:queue:c", "f:queue:d"}
+	recording{name: "fair", steps: 400, keys: keys, draw: func(r *rand.Rand, step int) []string {
+		waiter := pick(r, "a", "b", "c", "d")
+		lease, value := "f:queue:"+waiter, "by "+waiter
 		switch r.IntN(6) {
 		case 0, 1, 2, 3:
-			mode := []string{"new", "keep", "keep", "try"}[r.IntN(4)]
-			ticket := strconv.FormatInt(1_700_000_000_000_000+int64(i+r.IntN(200)), 10)
-			// One that is half as long as another is due for renewal by that.
-			leases := []string{"100000000", "200000000"}[r.IntN(2)]
-			command = []string{
-				"EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", lease,
-				value, ttl, waiter, ticket, mode, leases, "f:queue:",
+			// A lease that is half as long as another is due for renewal by that.
+			return []string{
+				"EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", lease, value, times(r, step), waiter,
+				strconv.Itoa(1_000_000 + step + r.IntN(20)), pick(r, "new", "keep", "keep", "try"), strconv.Itoa((1 + r.IntN(2)) * 100 * unit), "f:queue:",
 			}
 		case 4:
-			command = []string{
-				"EVAL", lua.ReleaseFair, "4", "f", "f:queue", "f:turn", lease, value, waiter, strconv.Itoa(r.IntN(2)),
-			}
-		default:
-			command = []string{"DEL", []string{lease, lease, "f", "f:ticket"}[r.IntN(4)]}
+			return []string{"EVAL", lua.ReleaseFair, "4", "f", "f:queue", "f:turn", lease, value, waiter, strconv.Itoa(r.IntN(2))}
 		}
-		real, err := server.Do(command...)
-		require.NoError(t, err, "%q", command)
-		require.Equal(t, real, inMemory(command...), "%q", command)
-		if text, ok := real.(string); ok {
-			codes[text[0]]++
-		}
-		for _, key := range []string{"f", "f:queue", "f:ticket", "f:turn", lease} {
-			left, err := server.Do("PTTL", key)
-			require.NoError(t, err)
-			require.InDelta(t, left, inMemory("PTTL", key), 60_000, "%s after %q", key, command)
-		}
-	}
-	for code := byte('1'); code <= '3'; code++ {
-		require.Greater(t, codes[code], 50, string(code))
-	}
+		return []string{"DEL", pick(r, lease, lease, "f", "f:ticket")}
+	}}.run(t)
 }
 
 // A key of another type holds a fair lock, as it holds a plain one, and a name

@@ -14,33 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The same random commands, sent to a real server and to a node in memory, have
-// the same replies and leave the same keys.
-func TestScripts(t *testing.T) {
-	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
-	seed := rand.Uint64()
-	t.Log("seed", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	for range 500 {
-		command := randomCommand(random)
-		said, err := server.Do(command...)
-		require.NoError(t, err)
-		require.Equal(t, said, inMemory(command...), "%q", command)
-		for _, key := range []string{"a", "b", "c"} {
-			said, err := server.Do("PTTL", key)
-			require.NoError(t, err)
-			require.InDelta(t, said, inMemory("PTTL", key), 60_000, "%s after %q", key, command)
-		}
-	}
+// The scripts of plain locks and of locks on several resources.
+func TestRecordedScripts(t *testing.T) {
+	recording{name: "locks", steps: 300, keys: []string{"a", "b", "c"}, draw: randomCommand,
+		short: strings.NewReplacer(strings.Repeat("long", 300), "LONG")}.run(t)
 }
 
-// randomCommand draws from few keys and tokens, so that commands meet. TTLs
-// differ widely, and none ends during the test.
-func randomCommand(r *rand.Rand) []string {
-	pick := func(from ...string) string { return from[r.IntN(len(from))] }
-	key := func() string { return pick("a", "b", "c") }
-	token := func() string { return pick("x", "y") }
-	ttl := func() string { return strconv.Itoa((1 + r.IntN(9)) * 100_000_000) }
+func randomCommand(r *rand.Rand, step int) []string {
+	key := func() string { return pick(r, "a", "b", "c") }
+	token := func() string { return pick(r, "x", "y") }
+	ttl := func() string { return times(r, step) }
 	one := func(source string, args ...string) []string {
 		return append([]string{"EVAL", source, "1", key()}, args...)
 	}
@@ -57,7 +40,7 @@ func randomCommand(r *rand.Rand) []string {
 		if r.IntN(2) == 0 {
 			return []string{"SET", key(), token()} // as after PERSIST
 		}
-		return []string{"GET", key()}
+		return []string{"DEL", key()}
 	case 2:
 		return one(lua.Release, token())
 	case 3:
@@ -75,7 +58,7 @@ func randomCommand(r *rand.Rand) []string {
 	case 11:
 		return all(lua.ExtendAll, token(), ttl(), ttl())
 	case 8:
-		if r.IntN(2) == 0 {
+		if r.IntN(6) == 0 {
 			return []string{"SET", key(), strings.Repeat("long", 300), "PX", ttl()}
 		}
 		return one(lua.Look)
@@ -84,53 +67,45 @@ func randomCommand(r *rand.Rand) []string {
 	}
 }
 
-// Each verb of seal.lua does the same on a real server as in memory, for every
-// state of the two keys (R23, R30).
-func TestSealScript_R30(t *testing.T) {
-	side, inMemory := redistest.Servers(t, 1)[0].Side(), inMemory(t)
-	defer side.Close()
-	real := func(args ...string) any {
-		said, err := side.Do(args...)
-		if err != nil {
-			return err.Error()
-		}
-		return said
+// The script of seals and openings (R23, R30).
+func TestRecordedSealScript_R30(t *testing.T) {
+	short := []string{" nodes=2 members=" + identity("a").Members, "", strings.Repeat("long", 300), "LONG"}
+	for _, digit := range []string{"a", "b", "c"} {
+		short = append(short, identity(digit).ID, strings.ToUpper(digit))
 	}
-	const seal, opening = "redlock:seal", "redlock:opening"
-	count := 0
-	for _, was := range sealStates() {
-		for _, before := range openingStates() {
-			for _, change := range sealChanges() {
-				for _, do := range []func(args ...string) any{real, inMemory} {
-					do("DEL", seal)
-					do("DEL", opening)
-					for key, value := range map[string]string{seal: was, opening: before} {
-						if value != "" {
-							do("SET", key, value)
-						}
-					}
-				}
-				command := append([]string{"EVAL", lua.Seal, "2", seal, opening}, change...)
-				at := []any{"%q to the seal %q and the opening %q", change, was, before}
-				require.Equal(t, real(command...), inMemory(command...), at...)
-				for _, key := range []string{seal, opening} {
-					require.Equal(t, real("GET", key), inMemory("GET", key), at...)
-					require.InDelta(t, real("PTTL", key), inMemory("PTTL", key), 3_000, at...)
-				}
-				require.EqualValues(t, real("EXISTS", seal), inMemory("EXISTS", seal))
-				count++
-			}
-		}
-	}
-	t.Log(count, "changes")
+	recording{name: "seals", steps: 400, keys: []string{sealKey, openingKey}, draw: randomSealing, short: strings.NewReplacer(short...)}.run(t)
+}
 
-	// A node in memory has no lists: the server leaves them alone.
-	for _, key := range []string{seal, opening} {
-		real("DEL", seal)
-		real("DEL", opening)
+const sealKey, openingKey = "redlock:seal", "redlock:opening"
+
+// randomSealing draws a verb of seal.lua, or what is there when it comes.
+func randomSealing(r *rand.Rand, _ int) []string {
+	set := func(key string, states []string) []string {
+		if state := pick(r, states...); state != "" {
+			return []string{"SET", key, state}
+		}
+		return []string{"DEL", key}
+	}
+	switch r.IntN(6) {
+	case 0:
+		return set(sealKey, sealStates())
+	case 1:
+		return set(openingKey, openingStates())
+	case 2:
+		return []string{"DEL", sealKey, openingKey}
+	}
+	changes := sealChanges()
+	return append([]string{"EVAL", lua.Seal, "2", sealKey, openingKey}, changes[r.IntN(len(changes))]...)
+}
+
+// A key of another type is left alone.
+func TestSealScriptMeetsStrangers_R30(t *testing.T) {
+	real := onServer(t)
+	for _, key := range []string{sealKey, openingKey} {
+		real("DEL", sealKey, openingKey)
 		real("RPUSH", key, "x")
 		for _, change := range sealChanges() {
-			require.EqualValues(t, 0, real(append([]string{"EVAL", lua.Seal, "2", seal, opening}, change...)...), "%q", change)
+			require.EqualValues(t, 0, real(append([]string{"EVAL", lua.Seal, "2", sealKey, openingKey}, change...)...), "%q", change)
 			require.EqualValues(t, 1, real("DBSIZE"))
 			require.Equal(t, "list", real("TYPE", key))
 		}
@@ -183,7 +158,7 @@ func sealChanges() (all [][]string) {
 	}
 	who := identity("a").String()
 	for _, replaced := range []string{"", "  ", ids("b"), ids("b", "c"), ids("a")} {
-		all = append(all, []string{"propose", who, "5000", replaced})
+		all = append(all, []string{"propose", who, "500000000", replaced})
 	}
 	all = append(all, []string{"lock", who}, []string{"undo", who})
 	for _, watched := range []time.Duration{0, time.Minute, time.Hour} {

@@ -207,7 +207,6 @@ func TestStatusOfALiarAboutParticipants_R32(t *testing.T) {
 		require.NoError(t, err)
 		node := redistest.NewNode(redistest.NodeConfig{})
 		defer node.Close()
-		node.Teach()
 		node.Serve(listener)
 		node.Handle(func(_ int, args []string) ([]byte, bool) {
 			return reply, args[0] == "EVALSHA" && args[2] != "1"

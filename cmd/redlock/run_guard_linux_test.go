@@ -42,7 +42,6 @@ func TestGuardIsGoneBeforeTheRelease(t *testing.T) {
 	require.NoError(t, err)
 	node := redistest.NewNode(redistest.NodeConfig{})
 	t.Cleanup(func() { _ = node.Close() })
-	node.Teach()
 	node.Serve(listener)
 	node.Handle(func(_ int, args []string) ([]byte, bool) {
 		if args[0] == "EVALSHA" && slices.Contains(args, "job") {

@@ -57,7 +57,7 @@ for i = 1, n do
   local text = found[n + i]
   local number = prev
   if text then
-    number = string.find(text, '^%d+$') and tonumber(text)
+    number = tonumber(string.match(text, '^%d+$'))
     if not number then
       return redis.error_reply('ERR the last fencing number holds something else')
     end

@@ -21,18 +21,28 @@ type call struct {
 // commands maps a name to the function that executes the command and the least
 // number of its arguments. All other commands are unknown, as on an old server;
 // a test that needs more adds a hook.
-var commands = map[string]struct {
+var commands map[string]struct {
 	least int
 	run   func(*call) []byte
-}{
-	"HELLO": {0, (*call).hello}, "AUTH": {1, (*call).auth}, "SELECT": {1, (*call).selectDB},
-	"PING": {0, (*call).ping}, "QUIT": {0, (*call).quit}, "TIME": {0, (*call).time},
-	"CLIENT": {1, (*call).client}, "INFO": {0, (*call).info}, "ROLE": {0, (*call).role},
-	"SET": {2, (*call).set}, "GET": {1, (*call).get}, "DEL": {1, (*call).del},
-	"EXISTS": {1, (*call).exists}, "PTTL": {1, (*call).pttl}, "PEXPIRE": {2, (*call).pexpire},
-	"DBSIZE": {0, (*call).dbsize}, "FLUSHALL": {0, (*call).flushall},
-	"SCRIPT": {1, (*call).script}, "EVAL": {2, (*call).eval}, "EVALSHA": {2, (*call).evalsha},
-	"DELEX": {1, (*call).delex}, "DELIFEQ": {2, (*call).delifeq},
+}
+
+// Scripts execute commands, and EVAL is one.
+func init() {
+	commands = map[string]struct {
+		least int
+		run   func(*call) []byte
+	}{
+		"HELLO": {0, (*call).hello}, "AUTH": {1, (*call).auth}, "SELECT": {1, (*call).selectDB},
+		"PING": {0, (*call).ping}, "QUIT": {0, (*call).quit}, "TIME": {0, (*call).time},
+		"CLIENT": {1, (*call).client}, "INFO": {0, (*call).info}, "ROLE": {0, (*call).role},
+		"SET": {2, (*call).set}, "GET": {1, (*call).get}, "DEL": {1, (*call).del},
+		"EXISTS": {1, (*call).exists}, "PTTL": {1, (*call).pttl}, "PEXPIRE": {2, (*call).pexpire},
+		"DBSIZE": {0, (*call).dbsize}, "FLUSHALL": {0, (*call).flushall},
+		"SCRIPT": {1, (*call).script}, "EVAL": {2, (*call).eval}, "EVALSHA": {2, (*call).evalsha},
+		"DELEX": {1, (*call).delex}, "DELIFEQ": {2, (*call).delifeq}, "MGET": {1, (*call).mget},
+		"ZADD": {3, (*call).zadd}, "ZRANGE": {3, (*call).zrange}, "ZRANK": {2, (*call).zrank}, "ZSCORE": {2, (*call).zscore},
+		"ZCARD": {1, (*call).zcard}, "ZREM": {2, (*call).zrem}, "ZREMRANGEBYSCORE": {3, (*call).zremrangebyscore},
+	}
 }
 
 // command executes one and returns its reply.
@@ -158,11 +168,27 @@ func (c *call) set() []byte {
 }
 
 func (c *call) get() []byte {
+	if c.db.isSorted(c.args[0]) {
+		return wrongType()
+	}
 	value, ok := c.db.Get(c.args[0])
 	if !ok {
 		return c.null()
 	}
 	return resp.AppendBulkString(nil, value)
+}
+
+// mget says nothing of a key of another type.
+func (c *call) mget() []byte {
+	b := resp.AppendArray(nil, len(c.args))
+	for _, key := range c.args {
+		if value, ok := c.db.Get(key); ok && !c.db.isSorted(key) {
+			b = resp.AppendBulkString(b, value)
+		} else {
+			b = append(b, c.null()...)
+		}
+	}
+	return b
 }
 
 // del counts the keys that lived.

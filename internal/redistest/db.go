@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/redmux/redmux/internal/lua/model"
 )
 
 // DB is the keys of a Node: strings with a TTL, which end by the NodeClock.
@@ -29,9 +27,10 @@ func (db *DB) note(c change) {
 	}
 }
 
-// entry is a value; the zero expires is never.
+// entry is a value; the zero expires is never. A sorted set has no text.
 type entry struct {
 	value   string
+	set     map[string]float64
 	expires time.Time
 }
 
@@ -99,13 +98,20 @@ func (db *DB) Expire(key string, ttl time.Duration) bool {
 
 // DeleteIf deletes the key if it holds value, as a release does (R9).
 func (db *DB) DeleteIf(key, value string) bool {
-	return model.Release(db, key, value) == 1
+	held, ok := db.Get(key)
+	return ok && held == value && db.Delete(key)
 }
 
 // ExtendIf reports whether the key holds value, and if so lengthens its
 // remaining time, as an extension does (R10). It never shortens it.
 func (db *DB) ExtendIf(key, value string, ttl time.Duration) bool {
-	return model.Extend(db, key, value, ttl, ttl) == 1
+	if held, ok := db.Get(key); !ok || held != value {
+		return false
+	}
+	if left, _ := db.TTL(key); left < ttl {
+		db.Expire(key, ttl)
+	}
+	return true
 }
 
 // Keys returns the living keys, sorted.

@@ -2,239 +2,254 @@ package redistest
 
 import (
 	"errors"
-	"fmt"
+	"math"
 	"strconv"
 	"strings"
-	"time"
+	"sync"
 
-	"github.com/redmux/redmux/internal/lua"
-	"github.com/redmux/redmux/internal/lua/model"
-	"github.com/redmux/redmux/internal/pure"
+	lua "github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/parse"
+
+	"github.com/redmux/redmux/resp"
 )
 
-// Teach registers what the scripts of package redlock do. They must still be
-// loaded, as on a real server.
-func (n *Node) Teach() {
-	n.Script(lua.Release, Release)
-	n.Script(lua.ReleaseMany, Each(1, Release))
-	n.Script(lua.Extend, Extend)
-	n.Script(lua.ExtendMany, Each(3, Extend))
-	n.Script(lua.Heal, extending(model.Heal[string, string]))
-	n.Script(lua.Shorten, timed(model.Shorten[string, string]))
-	n.Script(lua.AcquireAll, acquireAll)
-	n.Script(lua.ExtendAll, func(keys, args []string, db *DB) any {
-		return extending(func(db model.Keys[string, string], _, token string, ttl, other time.Duration) int {
-			return model.ExtendAll(db, keys, token, ttl, other)
-		})(keys, args, db)
+// Nodes run the scripts that real servers run, in Lua. What the interpreter
+// lacks of a server's, or gets wrong, they do not use: see TestScriptsAreSound.
+
+// programs are compiled scripts, by SHA1: a compiled one never changes.
+var programs sync.Map // of *lua.FunctionProto
+
+// An interpreter runs one script at a time, for any node.
+type interpreter struct {
+	state   *lua.LState
+	execute func(args []string) []byte // a command of the script that runs
+	replies *resp.Reader
+}
+
+var interpreters = sync.Pool{New: func() any { return newInterpreter() }}
+
+func newInterpreter() *interpreter {
+	it := &interpreter{state: lua.NewState(lua.Options{SkipOpenLibs: true}), replies: resp.NewReader(resp.Limits{})}
+	for name, open := range map[string]lua.LGFunction{
+		lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable, lua.StringLibName: lua.OpenString, lua.MathLibName: lua.OpenMath,
+	} {
+		it.state.Push(it.state.NewFunction(open))
+		it.state.Push(lua.LString(name))
+		it.state.Call(1, 0)
+	}
+	redis := it.state.NewTable()
+	it.state.SetFuncs(redis, map[string]lua.LGFunction{
+		"call": it.callOrRaise, "pcall": it.callOrReturn,
+		"sha1hex":      func(l *lua.LState) int { l.Push(lua.LString(SHA1(l.CheckString(1)))); return 1 },
+		"error_reply":  func(l *lua.LState) int { l.Push(field(l, "err", l.CheckString(1))); return 1 },
+		"status_reply": func(l *lua.LState) int { l.Push(field(l, "ok", l.CheckString(1))); return 1 },
 	})
-	n.Script(lua.ReleaseAll, func(keys, args []string, db *DB) any { return model.ReleaseAll(db, keys, args[0]) })
-	n.Script(lua.Look, look)
-	n.Script(lua.Seal, WriteSeal)
-	n.Script(lua.AcquireFenced, acquireFenced)
-	n.Script(lua.Floor, writeFloor)
-	n.teachRW()
-	n.teachPermits()
-	n.teachFair()
-	n.teachLooks()
+	it.state.SetGlobal("redis", redis)
+	it.state.SetGlobal("tonumber", it.state.NewFunction(toNumber))
+	return it
 }
 
-// Release is what release.lua does: KEYS[1] and its token.
-func Release(keys, args []string, db *DB) any { return model.Release(db, keys[0], args[0]) }
-
-// Extend is what extend.lua does: KEYS[1], its token, the TTL in milliseconds,
-// and the one for a key that has none.
-func Extend(keys, args []string, db *DB) any {
-	return extending(model.Extend[string, string])(keys, args, db)
-}
-
-// extending is timed for a script that is also given a TTL for keys that have
-// none. If that is missing, it is the other one.
-func extending(do func(db model.Keys[string, string], key, token string, ttl, other time.Duration) int) Script {
-	return func(keys, args []string, db *DB) any {
-		other := args[1]
-		if len(args) > 2 {
-			other = args[2]
-		}
-		left, err := milliseconds(other)
-		if err != nil {
-			return err
-		}
-		return timed(func(db model.Keys[string, string], key, token string, ttl time.Duration) int {
-			return do(db, key, token, ttl, left)
-		})(keys, args, db)
-	}
-}
-
-// acquireAll is what acquire_all.lua does: the keys, their token, and the TTL
-// in milliseconds.
-func acquireAll(keys, args []string, db *DB) any {
-	said := timedAll(model.AcquireAll[string, string])(keys, args, db)
-	if i, ok := said.(int); ok && i < 0 {
-		return Blocked(keys, -i-1, db)
-	}
-	return said
-}
-
-// Blocked is what the scripts that set a lock's keys say of the i-th, if it is
-// in the way.
-func Blocked(keys []string, i int, db *DB) string {
-	value, _ := db.Get(keys[i])
-	if len(value) > 100 {
-		value = ""
-	}
-	return strconv.Itoa(i+1) + " " + value
-}
-
-// timed is a script with a key, a token, and a TTL in milliseconds.
-func timed(do func(db model.Keys[string, string], key, token string, ttl time.Duration) int) Script {
-	return func(keys, args []string, db *DB) any {
-		n, err := strconv.ParseInt(args[1], 10, 64)
-		if err != nil {
-			return err
-		}
-		return do(db, keys[0], args[0], time.Duration(n)*time.Millisecond)
-	}
-}
-
-// timedAll is timed for a script with any number of keys.
-func timedAll(do func(db model.Keys[string, string], keys []string, token string, ttl time.Duration) int) Script {
-	return func(keys, args []string, db *DB) any {
-		n, err := strconv.ParseInt(args[1], 10, 64)
-		if err != nil {
-			return err
-		}
-		return do(db, keys, args[0], time.Duration(n)*time.Millisecond)
-	}
-}
-
-// Each is a script that does the same for several keys, with so many arguments
-// for each of them. It returns one result for each.
-func Each(args int, one Script) Script {
-	return func(keys, all []string, db *DB) any {
-		results := make([]any, len(keys))
-		for i := range keys {
-			results[i] = one(keys[i:i+1], all[args*i:args*(i+1)], db)
-		}
-		return results
-	}
-}
-
-// look is what look.lua does: it returns a long value by its digest.
-func look(keys, _ []string, db *DB) any {
-	value, there := db.Get(keys[0])
-	switch {
-	case !there:
-		return nil
-	case len(value) > 1024:
-		return SHA1(value)
-	}
-	return value
-}
-
-// WriteSeal is what seal.lua does: the keys of the seal and of the opening, the
-// verb, the identity, and what the verb needs.
-func WriteSeal(keys, args []string, db *DB) any {
-	before, err := markOf(keys, db)
-	if err != nil {
-		return 0 // a value of another form
-	}
-	change := model.Change{Verb: sealVerbs[args[0]]}
-	who, err := pure.ParseOpening("redlock-opening 1 locked " + args[1])
-	if err != nil || change.Verb == pure.Nothing {
-		return fmt.Errorf("seal.lua got %q", args)
-	}
-	change.Identity = who.Identity
-	var lasts time.Duration
-	switch change.Verb {
-	case pure.Propose:
-		ms, err := strconv.ParseInt(args[2], 10, 64)
-		if err != nil {
-			return err
-		}
-		lasts, change.Replaces = time.Duration(ms)*time.Millisecond, strings.Fields(args[3])
-	case pure.Confirm, pure.Adopt:
-		if change.Seal, err = pure.ParseSeal(args[2]); err != nil {
-			return err
+// toNumber is tonumber, for decimal numbers of any length: the library's own
+// takes integers of 64 bits, and no nothing.
+func toNumber(l *lua.LState) int {
+	v := l.Get(1)
+	if text, ok := v.(lua.LString); ok {
+		v = lua.LNil
+		if n, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64); err == nil || errors.Is(err, strconv.ErrRange) {
+			v = lua.LNumber(n)
 		}
 	}
-	after, done := model.Seal(before, change)
-	if !done {
-		return 0
+	if v.Type() != lua.LTNumber {
+		v = lua.LNil
 	}
-	if after.Seal != before.Seal {
-		db.Set(keys[0], after.Seal.String(), 0)
-	}
-	switch {
-	case after.Opening == before.Opening:
-	case after.Opening.Stage == pure.NoOpening:
-		db.Delete(keys[1])
-	default:
-		db.Set(keys[1], after.Opening.String(), lasts)
-	}
+	l.Push(v)
 	return 1
 }
 
-var sealVerbs = map[string]pure.Verb{
-	"propose": pure.Propose, "lock": pure.Lock, "seal": pure.Confirm, "adopt": pure.Adopt, "undo": pure.Undo,
+// field returns a table with one field: an error or a status.
+func field(l *lua.LState, name, text string) *lua.LTable {
+	t := l.NewTable()
+	t.RawSetString(name, lua.LString(text))
+	return t
 }
 
-// markOf reads a node's seal and opening.
-func markOf(keys []string, db *DB) (m model.Mark, err error) {
-	if text, there := db.Get(keys[0]); there {
-		if m.Seal, err = pure.ParseSeal(text); err != nil {
-			return m, err
-		}
+// program returns a script as it was compiled, or why it cannot be.
+func program(sha, source string) (*lua.FunctionProto, error) {
+	if p, ok := programs.Load(sha); ok {
+		return p.(*lua.FunctionProto), nil
 	}
-	if text, there := db.Get(keys[1]); there {
-		m.Opening, err = pure.ParseOpening(text)
-	}
-	return m, err
-}
-
-// errHoldsElse is the error of a script that finds something else in a key.
-var errHoldsElse = errors.New("ERR a key of fencing numbers holds something else")
-
-// acquireFenced is what acquire_fenced.lua does.
-func acquireFenced(keys, args []string, db *DB) any {
-	var n [4]int64
-	for i := range n {
-		var err error
-		if n[i], err = strconv.ParseInt(args[1+i], 10, 64); err != nil {
-			return err
-		}
-	}
-	k := len(keys) / 2
-	said, ok := model.AcquireFenced(db, model.Fenced{
-		Locks: keys[:k], Lasts: keys[k : 2*k], Record: keys[2*k], Token: args[0], TTL: time.Duration(n[0]) * time.Millisecond,
-		Number: n[1], Lead: n[2], Period: time.Duration(n[3]) * time.Millisecond,
-	}, db.clock.Now())
-	switch {
-	case !ok:
-		return errHoldsElse
-	case said.Code == model.Held:
-		return []any{int64(said.Code), said.Number, Blocked(keys, said.Holder, db)}
-	}
-	return []int64{int64(said.Code), said.Number}
-}
-
-// writeFloor is what floor.lua does.
-func writeFloor(keys, args []string, db *DB) any {
-	floor, err := strconv.ParseInt(args[2], 10, 64)
+	chunk, err := parse.Parse(strings.NewReader(source), "@user_script")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	most := int64(model.NoMost)
-	if len(args) > 3 {
-		if most, err = strconv.ParseInt(args[3], 10, 64); err != nil {
-			return err
+	p, err := lua.Compile(chunk, "@user_script")
+	if err == nil {
+		programs.Store(sha, p)
+	}
+	return p, err
+}
+
+// runScript runs a script, and returns its reply.
+func (c *call) runScript(sha, source string, keys, args []string) []byte {
+	p, err := program(sha, source)
+	if err != nil {
+		return failf("ERR Error compiling script (new function): %v", err)
+	}
+	it := interpreters.Get().(*interpreter)
+	defer interpreters.Put(it)
+	l := it.state
+	it.execute = c.commander()
+	l.SetGlobal("KEYS", list(l, keys))
+	l.SetGlobal("ARGV", list(l, args))
+	l.Push(l.NewFunctionFromProto(p))
+	if err := l.PCall(0, 1, nil); err != nil {
+		return failf("%s script: %s, on @user_script.", raised(err), sha)
+	}
+	defer l.Pop(1)
+	return c.appendLua(nil, l.Get(-1))
+}
+
+// commander returns what executes the commands of a script. They speak RESP2,
+// and select a database for themselves alone.
+func (c *call) commander() func(args []string) []byte {
+	n, s, db := c.node, &session{node: c.node, id: c.s.id, proto: 2, db: c.s.db, authed: true}, c.db
+	return func(args []string) []byte {
+		was := s.db
+		reply := n.command(s, args, db)
+		if s.db != was {
+			n.mu.Lock()
+			db = n.database(n.view.database(s.db))
+			n.mu.Unlock()
+		}
+		return reply
+	}
+}
+
+// raised is the text of an error that a script did not catch.
+func raised(err error) string {
+	if e, ok := err.(*lua.ApiError); ok {
+		if t, ok := e.Object.(*lua.LTable); ok {
+			return t.RawGetString("err").String()
+		}
+		return "ERR " + e.Object.String()
+	}
+	return "ERR " + err.Error()
+}
+
+func list(l *lua.LState, all []string) *lua.LTable {
+	t := l.CreateTable(len(all), 0)
+	for _, s := range all {
+		t.Append(lua.LString(s))
+	}
+	return t
+}
+
+// appendLua appends what a script returned, as a real server does: numbers are
+// cut to integers, and an array ends before its first nil.
+func (c *call) appendLua(b []byte, v lua.LValue) []byte {
+	switch v := v.(type) {
+	case lua.LString:
+		return resp.AppendBulkString(b, string(v))
+	case lua.LNumber:
+		return resp.AppendInteger(b, int64(v))
+	case lua.LBool:
+		if v {
+			return resp.AppendInteger(b, 1)
+		}
+	case *lua.LTable:
+		if text, ok := v.RawGetString("err").(lua.LString); ok {
+			return resp.AppendSimpleError(b, string(text))
+		}
+		if text, ok := v.RawGetString("ok").(lua.LString); ok {
+			return resp.AppendSimpleString(b, string(text))
+		}
+		n := 0
+		for v.RawGetInt(n+1) != lua.LNil {
+			n++
+		}
+		b = resp.AppendArray(b, n)
+		for i := range n {
+			b = c.appendLua(b, v.RawGetInt(i+1))
+		}
+		return b
+	}
+	return append(b, c.null()...)
+}
+
+// callOrRaise is redis.call.
+func (it *interpreter) callOrRaise(l *lua.LState) int {
+	v := it.run(l)
+	if t, ok := v.(*lua.LTable); ok && t.RawGetString("err") != lua.LNil {
+		l.Error(t, 0)
+	}
+	l.Push(v)
+	return 1
+}
+
+// callOrReturn is redis.pcall.
+func (it *interpreter) callOrReturn(l *lua.LState) int {
+	l.Push(it.run(l))
+	return 1
+}
+
+// run executes the command that a script calls, and returns its reply.
+func (it *interpreter) run(l *lua.LState) lua.LValue {
+	args := make([]string, l.GetTop())
+	for i := range args {
+		switch v := l.Get(i + 1).(type) {
+		case lua.LString:
+			args[i] = string(v)
+		case lua.LNumber:
+			args[i] = decimal(float64(v))
+		default:
+			return field(l, "err", "ERR Lua redis lib command arguments must be strings or integers")
 		}
 	}
-	done, ok := model.Floor(db, keys[0], keys[1], args[0], args[1], floor, most)
-	if !ok {
-		return errHoldsElse
+	if len(args) == 0 {
+		return field(l, "err", "ERR Please specify at least one argument for this redis.call() call")
 	}
-	if !done {
-		return 0
+	it.replies.Reset()
+	for reply := it.execute(args); len(reply) > 0; {
+		n := copy(it.replies.Space(), reply)
+		it.replies.Commit(n)
+		reply = reply[n:]
 	}
-	return 1
+	v, _, err := it.replies.Next()
+	if err != nil {
+		return field(l, "err", "ERR "+err.Error())
+	}
+	return fromReply(l, v)
+}
+
+// fromReply returns a reply as a script sees it: null is false, and a status or
+// an error is a table.
+func fromReply(l *lua.LState, v resp.Value) lua.LValue {
+	switch {
+	case v.IsNull():
+		return lua.LFalse
+	case v.IsError():
+		return field(l, "err", string(v.Bytes()))
+	}
+	switch v.Type() {
+	case resp.SimpleString:
+		return field(l, "ok", string(v.Bytes()))
+	case resp.Integer:
+		n, _ := v.Int64()
+		return lua.LNumber(n)
+	case resp.Array:
+		t := l.CreateTable(v.Len(), 0)
+		for e := range v.Elements() {
+			t.Append(fromReply(l, e))
+		}
+		return t
+	}
+	return lua.LString(v.Bytes())
+}
+
+// decimal writes a number as a server passes it to a command.
+func decimal(n float64) string {
+	if n == math.Trunc(n) && math.Abs(n) < 1<<53 {
+		return strconv.FormatInt(int64(n), 10)
+	}
+	return strconv.FormatFloat(n, 'g', 17, 64)
 }

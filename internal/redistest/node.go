@@ -104,14 +104,12 @@ type Node struct {
 	started   time.Time
 
 	scripts map[string]Script // registered, by SHA1
-	loaded  map[string]bool   // as SCRIPT LOAD left them
-	// constants are what scripts return that return a text, by SHA1.
-	constants map[string]string
-	tracked   tracking
-	hooks     []Hook
-	stream    func(id int, args []string) func(io.Writer) error // asked after the hooks
-	refusal   map[string]string                                 // command, "SET" or "CLIENT KILL", to error reply
-	delays    map[string]time.Duration
+	loaded  map[string]string // as SCRIPT LOAD left them, by SHA1
+	tracked tracking
+	hooks   []Hook
+	stream  func(id int, args []string) func(io.Writer) error // asked after the hooks
+	refusal map[string]string                                 // command, "SET" or "CLIENT KILL", to error reply
+	delays  map[string]time.Duration
 
 	connects int
 	calls    map[string]int
@@ -145,13 +143,13 @@ func NewNode(config NodeConfig) *Node {
 		sessions: make(map[int]*session),
 		conns:    make(map[*session]struct{}),
 		scripts:  make(map[string]Script),
-		loaded:   make(map[string]bool), constants: make(map[string]string),
-		refusal: make(map[string]string),
-		delays:  make(map[string]time.Duration),
-		calls:   make(map[string]int),
-		runID:   cmp.Or(config.RunID, newRunID()),
-		history: history{id: newRunID()},
-		started: time.Now().Add(-config.Age),
+		loaded:   make(map[string]string),
+		refusal:  make(map[string]string),
+		delays:   make(map[string]time.Duration),
+		calls:    make(map[string]int),
+		runID:    cmp.Or(config.RunID, newRunID()),
+		history:  history{id: newRunID()},
+		started:  time.Now().Add(-config.Age),
 	}
 	n.clock.told = n.recheckExpiry
 	n.work.L, n.did.L = &n.mu, &n.mu
@@ -206,12 +204,19 @@ func (n *Node) URL() string {
 	return n.view.URL("redis://" + n.Addr())
 }
 
-// Script registers what a script does. It must still be loaded or sent by EVAL,
-// as on a real server.
+// Script registers a Go function that stands for a script, which must still be
+// loaded or sent by EVAL. All others are run as they are, in Lua.
 func (n *Node) Script(source string, f Script) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.scripts[SHA1(source)] = f
+}
+
+// Eval runs a script as EVAL does, on database 0, and returns its reply. A hook
+// may call it.
+func (n *Node) Eval(source string, keys []string, args ...string) []byte {
+	c := &call{node: n, s: &session{node: n, proto: 3}, db: n.DB()}
+	return c.runScript(SHA1(source), source, keys, args)
 }
 
 // Handle adds a hook. The one added last is asked first.
@@ -347,7 +352,7 @@ func (n *Node) begin() {
 	for _, s := range n.sessions {
 		n.kill(s)
 	}
-	n.loaded = make(map[string]bool)
+	n.loaded = make(map[string]string)
 	n.tracked = tracking{}
 	n.nextID, n.paused, n.following = 0, false, false
 	n.runID, n.started = newRunID(), n.clock.Now()

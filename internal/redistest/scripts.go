@@ -7,9 +7,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A node runs no Lua. What a script does stands in a Go function, which the
-// test registers for the script's source; everything around it, from the SHA1
-// to NOSCRIPT, is as on a real server.
+// A node runs scripts as a real server does, from the SHA1 to NOSCRIPT. For a
+// source that a test names, a Go function of the test stands instead.
 
 // script is SCRIPT LOAD, EXISTS and FLUSH.
 func (c *call) script() []byte {
@@ -27,7 +26,8 @@ func (c *call) script() []byte {
 	case "EXISTS":
 		b := resp.AppendArray(nil, len(c.args)-1)
 		for _, sha := range c.args[1:] {
-			b = append(b, boolean(n.loaded[strings.ToLower(sha)])...)
+			_, known := n.loaded[strings.ToLower(sha)]
+			b = append(b, boolean(known)...)
 		}
 		return b
 	case "FLUSH":
@@ -51,7 +51,7 @@ func (c *call) eval() []byte {
 func (c *call) evalsha() []byte {
 	sha := strings.ToLower(c.args[0])
 	c.node.mu.Lock()
-	loaded := c.node.loaded[sha]
+	_, loaded := c.node.loaded[sha]
 	c.node.mu.Unlock()
 	if !loaded {
 		return fail("NOSCRIPT No matching script. Please use EVAL.")
@@ -59,25 +59,10 @@ func (c *call) evalsha() []byte {
 	return c.run(sha)
 }
 
-// load keeps a script. One that returns a constant text needs no Go function.
-// The caller must hold the lock.
-func (n *Node) load(sha, source string) {
-	n.loaded[sha] = true
-	text, isReturn := strings.CutPrefix(source, "return '")
-	if text, ends := strings.CutSuffix(text, "'"); isReturn && ends {
-		n.constants[sha] = text
-	}
-}
+// load keeps a script. The caller must hold the lock.
+func (n *Node) load(sha, source string) { n.loaded[sha] = source }
 
-// constant is what a script returns that was found to return a text.
-func (n *Node) constant(sha string) (text string, ok bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	text, ok = n.constants[sha]
-	return text, ok
-}
-
-// run runs the Go function that stands for a script.
+// run runs a script, or the Go function that stands for it.
 func (c *call) run(sha string) []byte {
 	n, err := strconv.Atoi(c.args[1])
 	switch {
@@ -89,13 +74,11 @@ func (c *call) run(sha string) []byte {
 		return fail("ERR Number of keys can't be greater than number of args")
 	}
 	c.node.mu.Lock()
-	f := c.node.scripts[sha]
+	f, source := c.node.scripts[sha], c.node.loaded[sha]
 	c.node.mu.Unlock()
-	if constant, ok := c.node.constant(sha); ok {
-		return resp.AppendBulkString(nil, constant)
+	keys, args := c.args[2:2+n], c.args[2+n:]
+	if f != nil {
+		return c.encode(nil, f(keys, args, c.db))
 	}
-	if f == nil {
-		return fail("ERR redistest: no Go function is registered for script " + sha)
-	}
-	return c.encode(nil, f(c.args[2:2+n], c.args[2+n:], c.db))
+	return c.runScript(sha, source, keys, args)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/lua"
-	"github.com/redmux/redmux/internal/lua/model"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
@@ -187,15 +186,16 @@ func (k *worker) lockAll() {
 // grantAnyNumber breaks a master: it does not compare. Now and then it also
 // says that its clock is far behind, so that clients choose lower numbers.
 func grantAnyNumber(keys, args []string, db *redistest.DB) any {
-	if _, held := db.Get(keys[0]); held {
-		return []any{int64(model.Held), int64(0), redistest.Blocked(keys, 0, db)}
+	const held, granted, stale, ahead = 0, 1, 2, 3 // the codes of acquire_fenced.lua
+	if value, there := db.Get(keys[0]); there {
+		return []any{held, 0, "1 " + value}
 	}
 	if args[2] == "0" { // a handshake
-		return []int64{model.Stale, 0}
+		return []int64{stale, 0}
 	}
 	if args[2][len(args[2])-1] == '7' {
-		return []int64{model.Ahead, 1_000_000}
+		return []int64{ahead, 1_000_000}
 	}
 	db.Set(keys[0], args[0], milliseconds(args[1]))
-	return []int64{model.Granted, 0}
+	return []int64{granted, 0}
 }

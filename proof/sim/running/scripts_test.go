@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/lua"
-	"github.com/redmux/redmux/internal/lua/model"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
 )
@@ -19,7 +18,6 @@ var (
 
 // teach registers the scripts, and breaks what is to be broken on purpose.
 func teach(n *redistest.Node, b broken) {
-	n.Teach()
 	switch {
 	case b.keeps:
 		breakRelease(n, func(keys, args []string, db *redistest.DB) any {
@@ -34,9 +32,10 @@ func teach(n *redistest.Node, b broken) {
 	}
 	if b.shortens {
 		n.Script(lua.Extend, extendAnyway)
-		n.Script(lua.ExtendMany, redistest.Each(3, extendAnyway))
+		n.Script(lua.ExtendMany, each(3, extendAnyway))
 		n.Script(lua.Heal, func(keys, args []string, db *redistest.DB) any {
-			if model.Heal(db, keys[0], args[0], milliseconds(args[1]), milliseconds(args[2])) == 2 {
+			if _, there := db.Get(keys[0]); !there {
+				db.Set(keys[0], args[0], milliseconds(args[1]))
 				return 2
 			}
 			return extendAnyway(keys, args, db)
@@ -46,7 +45,18 @@ func teach(n *redistest.Node, b broken) {
 
 func breakRelease(n *redistest.Node, release redistest.Script) {
 	n.Script(lua.Release, release)
-	n.Script(lua.ReleaseMany, redistest.Each(1, release))
+	n.Script(lua.ReleaseMany, each(1, release))
+}
+
+// each does the same for several keys, with so many arguments for each.
+func each(args int, one redistest.Script) redistest.Script {
+	return func(keys, all []string, db *redistest.DB) any {
+		results := make([]any, len(keys))
+		for i := range keys {
+			results[i] = one(keys[i:i+1], all[args*i:args*(i+1)], db)
+		}
+		return results
+	}
 }
 
 // extendAnyway also shortens: what extend.lua must not do (R10).
@@ -85,8 +95,7 @@ func sealTwice(m *master) {
 			}
 			return []byte("_\r\n"), true
 		case args[0] == "EVALSHA" && args[1] == sealDigest:
-			done := redistest.WriteSeal([]string{own(args[3]), own(args[4])}, args[5:], n.DB())
-			return fmt.Appendf(nil, ":%v\r\n", done), true
+			return n.Eval(lua.Seal, []string{own(args[3]), own(args[4])}, args[5:]...), true
 		}
 		return nil, false
 	})
