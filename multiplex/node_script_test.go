@@ -284,9 +284,7 @@ func TestScriptsFlushedWhilePaying(t *testing.T) {
 }
 
 // R26: a lost script also does not make a debt wait for another pause, which
-// may have grown to a second by earlier refusals. Found by
-// proof/sim/machines, seeds 67559 and 81272 of its first hundred
-// thousand.
+// may have grown to a second by earlier refusals.
 func TestRefusedDebtIsCuredAtOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")

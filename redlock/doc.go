@@ -233,13 +233,9 @@ package redlock
 //	form.go               a formKind, and a case in each switch over them
 //	acquire.go            a case in Client.attempt, for more than one round
 //	held.go               what is kept of the texts of its refusals
-//	internal/lua          its scripts; in model, what they do, in Go; and a line
-//	                      for each in command_script.go
-//	internal/redistest    for nodes in memory, calls of the model: as in
-//	                      lua_fair.go
+//	internal/lua          its scripts, and a line for each in command_script.go
 //	observe_participant   what Inspect and "redlock status" show of it
-//	proof        the simulated workers and the referee (sim/machines,
-//	                      sim/running), faults and histories
+//	proof                 the workers and the referee of sim, faults, histories
 //
 // and the rights and keys of its scripts in docs/deploy.md. Package multiplex
 // does not change.

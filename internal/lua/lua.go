@@ -1,7 +1,6 @@
 // Package lua has the Lua programs that the nodes run for package redlock. It
-// knows nothing of how they are loaded and called. Package model, below this
-// one, implements them in Go, for nodes that run no Lua. A program and its
-// model must be changed together.
+// knows nothing of how they are loaded and called. Nodes in
+// memory (internal/redistest) run the same programs.
 package lua
 
 import _ "embed" // for the programs

@@ -1,14 +1,19 @@
 package pure_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/redmux/redmux/internal/lua/model"
-	"github.com/redmux/redmux/internal/pure"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/lua"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
 )
 
 const ms = time.Millisecond
@@ -29,10 +34,12 @@ type world struct {
 }
 
 type server struct {
-	mark    model.Mark
-	expires time.Duration // of a proposal
+	node    *redistest.Node // which runs seal.lua
+	expires time.Duration   // of a proposal
 	born    time.Duration
 }
+
+const sealKey, openingKey = "seal", "opening"
 
 type client struct {
 	pure.Deployment
@@ -155,19 +162,31 @@ func (w *world) send(c *client, i int, execute func(done func(func())), lost fun
 
 func (w *world) upTo(d time.Duration) time.Duration { return time.Duration(w.Int64N(int64(d))) }
 
+// expire ends a proposal by the world's clock.
 func (w *world) expire(s *server) {
-	if s.mark.Opening.Stage == pure.Proposed && w.now >= s.expires {
-		s.mark.Opening = pure.Opening{}
+	if w.now >= s.expires && strings.Contains(s.opening(), "proposed") {
+		s.node.DB().Delete(openingKey)
 	}
+}
+
+func (s *server) opening() string {
+	text, _ := s.node.Get(openingKey)
+	return text
 }
 
 func (w *world) look(node int) pure.Sighting {
 	s := w.servers[node]
 	w.expire(s)
-	seen := pure.Sighting{What: pure.SealAbsent, Seal: s.mark.Seal, Opening: s.mark.Opening}
-	if s.mark.Seal != (pure.Seal{}) {
+	seen := pure.Sighting{What: pure.SealAbsent}
+	var errs [2]error
+	if text, sealed := s.node.Get(sealKey); sealed {
 		seen.What = pure.SealSeen
+		seen.Seal, errs[0] = pure.ParseSeal(text)
 	}
+	if text := s.opening(); text != "" {
+		seen.Opening, errs[1] = pure.ParseOpening(text)
+	}
+	require.NoError(w.t, errors.Join(errs[:]...))
 	return seen
 }
 
@@ -207,16 +226,27 @@ func (w *world) order(c *client, i int, o pure.Order) {
 		c.Drop(i, o)
 		return
 	}
-	change := model.Change{Verb: o.Verb, Identity: o.Identity, Seal: pure.Seal{Identity: o.Identity, Run: "r", MaxTTL: ms}}
 	w.send(c, i, func(done func(func())) {
 		w.expire(s)
-		after, did := model.Seal(s.mark, change)
-		s.mark = after
+		did := string(s.node.Eval(lua.Seal, []string{sealKey, openingKey}, arguments(o)...)) == ":1\r\n"
 		if did && o.Verb == pure.Propose {
 			s.expires = w.now + pure.ProposalTTL
 		}
 		done(func() { c.Answer(i, o, did); w.settle(c) })
 	}, nil)
+}
+
+// arguments are those of seal.lua. A proposal lives until expire ends it.
+func arguments(o pure.Order) []string {
+	who := o.Identity.String()
+	seal := pure.Seal{Identity: o.Identity, Run: "r", MaxTTL: ms}.String()
+	return map[pure.Verb][]string{
+		pure.Propose: {"propose", who, "3600000", "  "},
+		pure.Lock:    {"lock", who},
+		pure.Confirm: {"seal", who, seal},
+		pure.Adopt:   {"adopt", who, seal, "  "},
+		pure.Undo:    {"undo", who},
+	}[o.Verb]
 }
 
 // tend is a client's regular looks, and what it does by the clock.
@@ -286,7 +316,8 @@ func overlap(a, b []int) bool {
 // empty is the restart of a server without its keys. It is seen to be gone
 // before it is back.
 func (w *world) empty(node int) {
-	*w.servers[node] = server{born: w.now}
+	w.servers[node].node.FlushAll()
+	w.servers[node].born = w.now
 	for _, c := range w.clients {
 		for i := range c.set {
 			if c.alive && c.set[i] == node {
@@ -299,7 +330,9 @@ func (w *world) empty(node int) {
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{Rand: rand.New(rand.NewPCG(seed, 15)), t: t, now: time.Hour, whole: make(map[string][]int)}
 	for range 5 {
-		w.servers = append(w.servers, &server{})
+		s := &server{node: redistest.NewNode(redistest.NodeConfig{})}
+		t.Cleanup(func() { _ = s.node.Close() })
+		w.servers = append(w.servers, s)
 	}
 	return w
 }

@@ -849,7 +849,7 @@ func TestJoiningAnothersDeployment_R29_R30(t *testing.T) {
 
 // A set that was lost and opened anew twice is not stuck because a client was
 // away from a node in between: what the node was seen in then was the client's
-// own. (Found by proof/sim/machines, seed 8134.)
+// own.
 func TestFormerDeploymentOfTheSameSet_R30(t *testing.T) {
 	for name, members := range map[string]string{"by its members": MembersOf([]string{"a:1", "b:1", "c:1"}), "by what was shown": MembersOf([]string{"x", "y", "z"})} {
 		t.Run(name, func(t *testing.T) {

@@ -1,9 +1,7 @@
 // Package pure makes decisions of redmux as functions of their arguments: time
 // and events go in, a new state and an action come out. It has no clock, no
 // socket, no goroutine and no lock. The packages multiplex and redlock call it,
-// tables and properties test it here, and a single-threaded simulation
-// (proof/sim/machines) drives the same code, so that each of its seeds
-// replays exactly.
+// and tables and properties test it here.
 //
 //   - Life is the stage of a node's life: down, dialing, fencing, paying, up,
 //     shed (R8, R26). It is a value: (state, event, now) → (state, action).

@@ -257,7 +257,7 @@ func TestCommentsArePlain(t *testing.T) {
 
 // narrow are the packages of the library, whose comments end at column 80.
 var narrow = []string{
-	"conn", "internal/errtext", "internal/lua", "internal/lua/model", "internal/pure", "multiplex", "redlock",
+	"conn", "internal/errtext", "internal/lua", "internal/pure", "multiplex", "redlock",
 	"redlocktest", "resp",
 }
 

@@ -44,32 +44,21 @@ type hunk struct {
 }
 
 // A killer is one line that names what finds the mutant: the tests of a
-// package, or a simulation.
+// package, or the simulation.
 type killer struct {
 	flags []string // for go test: "-race", "-tags=…"
 	pkg   string   // "./multiplex"
 	tests string   // as for go test -run; each name must match as a whole
-	// sim names a simulation, or is simAny; then only flags may be set besides.
-	sim string
+	sim   bool     // its seeds; then only flags may be set besides
 }
 
-// simAny stands for the simulation that finds the mutant first.
-const simAny = "any"
-
-// key is equal for lines with the same meaning, so that each is tried once on
-// the unbroken tree.
-func (k killer) key() string {
-	if k.sim != "" {
-		return "sim " + k.sim
-	}
-	return strings.Join(append(slices.Clone(k.flags), k.pkg, k.tests), " ")
-}
-
+// String is equal for lines with the same meaning, so that each is tried once
+// on the unbroken tree.
 func (k killer) String() string {
-	if k.sim == simAny {
+	if k.sim {
 		return "sim"
 	}
-	return k.key()
+	return strings.Join(append(slices.Clone(k.flags), k.pkg, k.tests), " ")
 }
 
 // readMutants reads the mutants of a folder's files whose names match. A block
@@ -234,13 +223,11 @@ func parseKiller(text string) (killer, error) {
 	}
 	switch {
 	case len(words) == 1 && words[0] == "sim":
-		k.sim = simAny
-	case len(words) == 2 && words[0] == "sim" && simulations[words[1]] != nil:
-		k.sim = words[1]
+		k.sim = true
 	case len(words) == 2 && strings.HasPrefix(words[0], "./"):
 		k.pkg, k.tests = words[0], words[1]
 	default:
-		return k, fmt.Errorf("%q names neither a package and its tests nor a simulation", text)
+		return k, fmt.Errorf("%q names neither a package and its tests nor the simulation", text)
 	}
 	return k, nil
 }

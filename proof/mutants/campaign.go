@@ -13,14 +13,6 @@ import (
 	"time"
 )
 
-// simulations are the simulations that a mutant can name: proof/sim.
-// Both begin with the first seed. So the seed that finds a mutant is the number
-// of seeds tried, and every run of this command tries the same ones.
-var simulations = map[string]*simulation{
-	"machines": {pkg: "./proof/sim/machines", tests: "TestSim"},
-	"running":  {pkg: "./proof/sim/running", tests: "TestSeeds", first: "-sim.first="},
-}
-
 // A campaign plants one mutant after another.
 type campaign struct {
 	options
@@ -138,11 +130,9 @@ func (c *campaign) proveUnbroken(ctx context.Context, benches []*bench) (skips m
 	known := make(map[string]bool)
 	for _, m := range c.mutants {
 		for _, k := range m.killers {
-			for _, k := range k.each() {
-				if !known[k.key()] {
-					known[k.key()] = true
-					lines = append(lines, k)
-				}
+			if !known[k.String()] {
+				known[k.String()] = true
+				lines = append(lines, k)
 			}
 		}
 	}
@@ -162,20 +152,12 @@ func (c *campaign) proveUnbroken(ctx context.Context, benches []*bench) (skips m
 		switch v.ending {
 		case passed:
 		case skipped:
-			skips[lines[i].key()] = v
+			skips[lines[i].String()] = v
 		default:
 			wrong = append(wrong, fmt.Errorf("on the unbroken tree, %v: %v\n%s", lines[i], v, indented(v.output)))
 		}
 	})
 	return skips, errors.Join(append(wrong, ctx.Err())...)
-}
-
-// each returns the lines that a line stands for: "any" means all simulations.
-func (k killer) each() []killer {
-	if k.sim != simAny {
-		return []killer{k}
-	}
-	return []killer{{sim: "machines"}, {sim: "running"}}
 }
 
 // plant plants one mutant, runs what it names, and restores the copy.
@@ -189,7 +171,7 @@ func (c *campaign) plant(ctx context.Context, b *bench, pristine string, m *muta
 		return r
 	}
 	for _, k := range m.killers {
-		v, known := skips[k.key()]
+		v, known := skips[k.String()]
 		if !known {
 			v = b.try(ctx, k, &c.options)
 		}

@@ -226,9 +226,8 @@ func TestKillersAreRead(t *testing.T) {
 		"./p TestX":               {pkg: "./p", tests: "TestX"},
 		"-race -tags=a ./p TestX": {flags: []string{"-race", "-tags=a"}, pkg: "./p", tests: "TestX"},
 		"./p TestX/case_1":        {pkg: "./p", tests: "TestX/case_1"},
-		"sim":                     {sim: simAny},
-		"sim machines":            {sim: "machines"},
-		"./proof/sim/running T":   {pkg: "./proof/sim/running", tests: "T"},
+		"sim":                     {sim: true},
+		"./proof/sim T":           {pkg: "./proof/sim", tests: "T"},
 	} {
 		k, err := parseKiller(text)
 		require.NoError(t, err)

@@ -37,16 +37,6 @@ func (b *bench) findRace(ctx context.Context) error {
 	return nil
 }
 
-// A simulation is a test of the tree that tries many seeds, and names the seed
-// that found a violation.
-type simulation struct {
-	pkg, tests string
-	// first is the flag for the first seed, if the simulation runs all its
-	// seeds whatever it finds: then it gets few seeds at first, and more only
-	// if these find nothing. "" if the simulation ends by itself.
-	first string
-}
-
 // An ending is the outcome of the tests of one line.
 type ending uint8
 
@@ -64,8 +54,7 @@ type verdict struct {
 	ending ending
 	wants  string // what is missing if skipped; "" means a server
 	test   string // the first test that failed
-	sim    string // the simulation that ran, or "" for other tests
-	seed   int    // the first seed with which a simulation failed, or 0
+	seed   int    // the first seed with which the simulation failed, or 0
 	took   time.Duration
 	output string // the end of the printed output
 }
@@ -77,30 +66,22 @@ func (b *bench) try(ctx context.Context, k killer, o *options) verdict {
 	if !b.raceful && slices.Contains(k.flags, "-race") {
 		return verdict{ending: skipped, wants: wantsRace}
 	}
-	if k.sim == simAny {
-		v := b.try(ctx, killer{sim: "machines"}, o)
-		if v.ending == passed { // last, because each of its seeds costs much more
-			v = b.try(ctx, killer{sim: "running"}, o)
-		}
-		return v
-	}
-	if k.sim == "" {
+	if !k.sim {
 		return b.run(ctx, k, o.limit)
 	}
-	s := simulations[k.sim]
-	k.pkg, k.tests = s.pkg, s.tests
-	if s.first == "" {
-		return b.run(ctx, k, o.simLimit, "-sim.seeds="+strconv.Itoa(o.seeds))
-	}
+	k.pkg, k.tests = "./proof/sim", "TestSeeds"
 	v := verdict{}
 	for next, size := 1, fewSeeds; next <= o.seeds && v.ending == passed; next, size = next+size, 4*size {
 		size = min(size, o.seeds-next+1)
-		v = b.run(ctx, k, o.simLimit, "-sim.seeds="+strconv.Itoa(size), s.first+strconv.Itoa(next))
+		v = b.run(ctx, k, o.simLimit, "-sim.seeds="+strconv.Itoa(size), "-sim.first="+strconv.Itoa(next))
 	}
 	return v
 }
 
-// fewSeeds is a number of seeds that finds most of what is found at all.
+// fewSeeds is a number of seeds that finds most of what is found at all. The
+// simulation runs all its seeds whatever it finds. It begins with the first one:
+// so the seed that finds a mutant is the number of seeds tried, and each run of
+// this command tries the same ones.
 const fewSeeds = 50
 
 // run builds a package's tests and runs those of one line, with additional
@@ -122,7 +103,7 @@ func (b *bench) run(ctx context.Context, k killer, limit time.Duration, args ...
 	out, err := cmd.CombinedOutput()
 	v := judge(out, err == nil)
 	v.took = time.Since(begun)
-	if v.sim = k.sim; k.sim == "" {
+	if !k.sim {
 		v.seed = 0 // seeds that other tests print mean nothing here
 	}
 	if patience.Err() != nil {
@@ -158,7 +139,7 @@ var (
 	passLine = regexp.MustCompile(`(?m)^--- PASS: `)
 	skipLine = regexp.MustCompile(`(?m)^--- SKIP: `)
 	runLine  = regexp.MustCompile(`(?m)^=== RUN +([^/\s]+)`)
-	// A simulation prints the seed with each violation, or in the name of the
+	// The simulation prints the seed with each violation, or in the name of the
 	// failed subtest.
 	seedText = regexp.MustCompile(`(?m)\bseed (\d+): |^ +--- FAIL: \S*seed=(\d+)`)
 )

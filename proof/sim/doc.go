@@ -1,16 +1,37 @@
-// Package sim contains what the two simulations of redmux share: their report
-// and how it is printed.
+// Package sim simulates the whole running code of redlock, multiplex and
+// conn: several clients use redlock's public API over a network and masters in
+// memory, on a simulated clock (testing/synctest). It has tests only.
 //
-// Both let clients compete for few locks while a seed decides what goes wrong.
-// They differ in depth:
+// Some seeds, and a check that broken variants are found; more seeds; one of
+// them again:
 //
-//   - proof/sim/machines drives the pure decisions (internal/pure)
-//     single-threaded, in a world of its own with messages and clocks. A seed
-//     replays exactly, and a hundred thousand seeds take minutes.
-//   - proof/sim/running runs the whole code of redlock, multiplex and
-//     conn under a simulated clock (testing/synctest) and an in-memory network.
-//     A seed fixes the faults and what the clients want, but not the scheduling
-//     of goroutines.
+//	go test ./proof/sim
+//	go test ./proof/sim -run TestSeeds -sim.seeds=1000 -v
+//	go test ./proof/sim -run TestSeeds -sim.seed=7 -v
 //
-// `make sim` runs both. docs/safety.md says what they prove, and what not.
+// A seed fixes the deployment, the faults with their times, and what the
+// clients want. It does not fix the scheduling of goroutines, so a seed that
+// failed may have to run several times. As in swarm testing, each seed draws
+// some of the kinds of faults, and has more of these.
+//
+//	draw_test       what a seed draws: masters, clocks, clients, TTLs, kinds of faults
+//	world_test      one seed in its bubble: from the first connection to the last
+//	faults_test     the kinds of faults, and how each is mended
+//	calm_test       what was done to a master or a link, and since when nothing is
+//	deployment_test Init, and clients that name only some of the masters (R30)
+//	overlap_test    two sets of masters that overlap (R29, R30)
+//	process_test    a client from its beginning to its close or crash
+//	worker_test     what is done with locks and holds; what holds for each call (R4, R12)
+//	referee_test    who holds what: exclusion, R4 by the masters' keys, R13
+//	tokens_test     what the masters saw of each token: R3, R7, R8
+//	settle_test     what is true when the faults are over (R26), and at the end (R28)
+//	numbers_test    fencing numbers, their order, and locks on several resources
+//	weakened_test   that all of these find what they should
+//	scripts_test    how the scripts of the masters can be broken
+//	report_test     what happened in all seeds, and what was violated
+//	watchdog_test   a seed that hangs is named
+//
+// The package knows redlock only from outside. Each pair of a client and a
+// master has a lane of its own, so clients differ in which masters they reach,
+// and in the order in which their commands arrive.
 package sim

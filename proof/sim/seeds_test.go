@@ -1,4 +1,4 @@
-package running
+package sim
 
 import (
 	"flag"
@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redmux/redmux/proof/sim"
 )
 
 var (
@@ -24,7 +22,7 @@ func TestSeeds(t *testing.T) {
 		begin, many = *seed, 1
 	}
 	start := time.Now()
-	reports := make([]*sim.Report, many)
+	reports := make([]*Report, many)
 	t.Run("all", func(t *testing.T) {
 		for i := range reports {
 			d := newDraw(begin + uint64(i))
@@ -49,8 +47,8 @@ func TestSeeds(t *testing.T) {
 }
 
 // sum adds up the reports of all seeds that finished.
-func sum(reports []*sim.Report) *sim.Report {
-	total := &sim.Report{}
+func sum(reports []*Report) *Report {
+	total := &Report{}
 	slowest := make(map[string]int)
 	for _, r := range reports {
 		if r == nil {
@@ -70,7 +68,7 @@ func sum(reports []*sim.Report) *sim.Report {
 }
 
 // assertEnough fails if too little happened to prove anything.
-func assertEnough(t *testing.T, r *sim.Report) {
+func assertEnough(t *testing.T, r *Report) {
 	t.Helper()
 	for name, least := range map[string]int{
 		"grants": 40, "refusals": 40, "releases": 20, "extensions": 2, "renewed holds": 1, "handed over": 1, "numbers": 2, "sets": 1,

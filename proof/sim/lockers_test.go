@@ -1,4 +1,4 @@
-package running
+package sim
 
 import (
 	"context"

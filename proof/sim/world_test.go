@@ -1,4 +1,4 @@
-package running
+package sim
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
-	"github.com/redmux/redmux/proof/sim"
 )
 
 // A world is one seed in its bubble: masters, lanes to them, clients, and the
@@ -35,7 +34,7 @@ type world struct {
 	closed chan struct{} // by close
 
 	mu     sync.Mutex // guards the following
-	report *sim.Report
+	report *Report
 	lives  []*process // all processes that ever ran
 	places []*process // those that run, by place
 }
@@ -61,10 +60,10 @@ type master struct {
 }
 
 // run simulates one seed, from its first connection to its last.
-func run(t *testing.T, d *draw) *sim.Report {
-	report := &sim.Report{Seeds: 1}
+func run(t *testing.T, d *draw) *Report {
+	report := &Report{Seeds: 1}
 	start := time.Now()
-	dog := sim.Watchdog(d.seed, sim.Patience) // outside the bubble, in real time
+	dog := Watchdog(d.seed, Patience) // outside the bubble, in real time
 	defer dog.Stop()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(d, report)
@@ -81,7 +80,7 @@ func run(t *testing.T, d *draw) *sim.Report {
 
 // beat tells the watchdog that the simulated clock moves. It ends after more
 // time than any seed takes, lest the clock move on when nothing else does.
-func (w *world) beat(dog *sim.Dog) {
+func (w *world) beat(dog *Dog) {
 	tick := time.NewTicker(time.Second / 10)
 	defer tick.Stop()
 	for end := time.Now().Add(time.Hour); time.Now().Before(end); {
@@ -94,7 +93,7 @@ func (w *world) beat(dog *sim.Dog) {
 	}
 }
 
-func newWorld(d *draw, report *sim.Report) *world {
+func newWorld(d *draw, report *Report) *world {
 	w := &world{
 		draw: d, network: redistest.NewNetwork(), report: report, sets: overlap{known: make(map[string]bool)},
 		closed: make(chan struct{}),
