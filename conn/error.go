@@ -36,8 +36,8 @@ func (e *Error) Error() string {
 	return "conn: " + e.Op + " " + e.Addr + ": " + e.said()
 }
 
-// said returns the text of the cause. The peer may have a part in it: crypto/tls
-// quotes the names of a certificate as they are.
+// said returns the text of the cause. The peer may have a part in it:
+// crypto/tls quotes the names of a certificate as they are.
 func (e *Error) said() string { return errtext.Printable(errtext.Text(e.Err)) }
 
 // Cause returns the text of the cause, for messages that already name the

@@ -134,8 +134,8 @@ func presents(config *tls.Config, certificates []tls.Certificate) {
 	config.Certificates, config.GetClientCertificate = certificates, nil
 }
 
-// String returns the address, as it stands in errors and JSON: what is not UTF-8
-// in the path of a socket is shown as \xNN.
+// String returns the address, as it stands in errors and JSON: what is not
+// UTF-8 in the path of a socket is shown as \xNN.
 func (e Endpoint) String() string {
 	addr := errtext.Name(e.Addr)
 	if e.Network == "unix" {

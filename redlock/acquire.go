@@ -23,11 +23,11 @@ const largeRoom = 448
 // The error is ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrClosed,
 // ErrResource, ErrTTL, or a CancelledError if ctx ended. If TryAcquire returns
 // an error, it leaves no key behind: it has queued the release for every node
-// (R7). The caller sends it itself, unless other goroutines use the client: then
-// one of them does, with the next batch. A process that exits right after the
-// error may leave keys until their TTL. It did in 194 and 196 of 200 runs, with
-// 3 and 5 masters, beside 16 goroutines that took locks without a pause; in
-// none without them, and in none after Client.Close. So call that before
+// (R7). The caller sends it itself, unless other goroutines use the client:
+// then one of them does, with the next batch. A process that exits right after
+// the error may leave keys until their TTL. It did in 194 and 196 of 200 runs,
+// with 3 and 5 masters, beside 16 goroutines that took locks without a pause;
+// in none without them, and in none after Client.Close. So call that before
 // os.Exit.
 //
 // If several clients try at one time, all of them may get ErrHeld. If one is to

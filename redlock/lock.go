@@ -166,10 +166,10 @@ func (l *Lock) promised(ttl time.Duration) time.Duration {
 // ErrClosed if the client is closed. Releasing twice is harmless.
 //
 // Release returns when a quorum has answered (R5). A process that exits right
-// then may leave the key on other nodes, until its TTL, if another goroutine was
-// writing for this one: in none of 200 runs with 3 masters and in 2 of 200 with
-// 5, beside 16 goroutines that took locks without a pause; in none without them,
-// and in none after Client.Close. So call that before os.Exit.
+// then may leave the key on other nodes, until its TTL, if another goroutine
+// was writing for this one: in none of 200 runs with 3 masters and in 2 of 200
+// with 5, beside 16 goroutines that took locks without a pause; in none without
+// them, and in none after Client.Close. So call that before os.Exit.
 //
 // If a caller of this client waits for the resource, and the holder of this
 // lock had waited for it too, Release hands the lock over and returns nil at

@@ -7,9 +7,9 @@ import (
 )
 
 // Name returns the name of a file or a resource for texts and JSON, which have
-// UTF-8 only. A byte of anything else is shown as \xNN, and a backslash before an
-// x as \x5c, so that no two names look the same. By itself encoding/json makes
-// one of all such bytes.
+// UTF-8 only. A byte of anything else is shown as \xNN, and a backslash before
+// an x as \x5c, so that no two names look the same. By itself encoding/json
+// makes one of all such bytes.
 func Name(name string) string {
 	if utf8.ValidString(name) && !strings.Contains(name, `\x`) {
 		return name

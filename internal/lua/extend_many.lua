@@ -1,7 +1,8 @@
 -- Compares and lengthens many locks: KEYS[i] with the arguments of extend.lua,
--- ARGV[3i-2] to ARGV[3i]. Returns a result for each, as extend.lua does, or -1 for a key
--- that could not be read. If one TTL cannot be set, returns an error for all.
--- Locks that were lengthened before that stay so, which does no harm (R10).
+-- ARGV[3i-2] to ARGV[3i]. Returns a result for each, as extend.lua does, or -1
+-- for a key that could not be read. If one TTL cannot be set, returns an error
+-- for all. Locks that were lengthened before that stay so, which does no harm
+-- (R10).
 local values = redis.pcall('MGET', unpack(KEYS))
 if values.err then
   -- This user may not call MGET, or not for each of the keys.

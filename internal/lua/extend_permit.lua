@@ -1,8 +1,8 @@
 -- Compares and lengthens a permit (R10), and moves the end of the client's
 -- number in the record of how many permits there are.
--- KEYS: the permit, and the record, as acquire_permit.lua has it. ARGV: those of
--- extend.lua, and how many permits there are by this client. Returns as
--- extend.lua does.
+-- KEYS: the permit, and the record, as acquire_permit.lua has it.
+-- ARGV: those of extend.lua, and how many permits there are by this client.
+-- Returns as extend.lua does.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local value = redis.pcall('GET', KEYS[1])

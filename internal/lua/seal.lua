@@ -16,9 +16,9 @@
 -- the identity if another database has a seal or an opening under the same
 -- keys. Where SELECT is not allowed, that is unknown. Those of the ids, whose
 -- deployments are over, propose removes: they would let in the clients of those
--- beside the new ones. A value of another form stays as it is: it is not ours. A
--- seal is never lowered: the larger MaxTTL stays, and for the same process the
--- longer time watched.
+-- beside the new ones. A value of another form stays as it is: it is not ours.
+-- A seal is never lowered: the larger MaxTTL stays, and for the same process
+-- the longer time watched.
 local values = {}
 for i = 1, 2 do
   local value = redis.pcall('GET', KEYS[i])
