@@ -144,11 +144,11 @@ func TestForceBoundsWhatANodeClaims(t *testing.T) {
 		defer node.Close()
 		node.Serve(listener)
 		node.DB().Set("job", "x", 0)
+		node.Refuse("-ERR no scripts here", "EVAL", "EVALSHA")
 		node.Handle(func(_ int, args []string) ([]byte, bool) { return []byte(answer), strings.EqualFold(args[0], "PTTL") })
 		got := within("release", "--nodes=redis://"+listener.Addr().String(), "--force", "--yes", "job")
 		assert.Regexp(t, fingerprint("x")+" +"+shows+"\n", got.stdout)
-		// This node knows only the scripts of the library: the result is
-		// unknown, and reported as such.
+		// The result is unknown, and reported as such.
 		assert.Equal(t, exitNoQuorum, got.code)
 		assert.Contains(t, got.stdout, "refused")
 	}

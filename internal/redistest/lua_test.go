@@ -15,7 +15,8 @@ import (
 
 // A script that nodes in memory run otherwise than servers would prove nothing.
 // The interpreter keeps the old value of a local variable in x = f() and y where
-// f returns nil. So no script assigns and or or to a variable that it has.
+// f returns nil. So no script assigns an expression with and to a variable that it
+// has.
 func TestScriptsAreSound(t *testing.T) {
 	n := redistest.NewNode(redistest.NodeConfig{})
 	defer n.Close()
@@ -25,7 +26,7 @@ func TestScriptsAreSound(t *testing.T) {
 	files, err := filepath.Glob("../lua/*.lua")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	again := regexp.MustCompile(`(?m)^\s*[a-z_][a-z_, ]* = [^(\n]*\b(and|or)\b.*$`)
+	again := regexp.MustCompile(`(?m)^\s*[a-z_][a-z_, ]* = [^(\n]*\band\b.*$`)
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		require.NoError(t, err)

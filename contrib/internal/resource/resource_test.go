@@ -11,7 +11,7 @@ import (
 func TestCheckPrefix(t *testing.T) {
 	for prefix, text := range map[string]string{
 		"p:": "", strings.Repeat("p", longestPrefix): "", "p:redlock": "", "redlock:": "",
-		strings.Repeat("p", longestPrefix+1): "adapter: Prefix has more than 953 bytes",
+		strings.Repeat("p", longestPrefix+1): "adapter: Prefix has 954 bytes, more than 953",
 		"p:redlock:":                         `adapter: Prefix contains ":redlock:"`,
 	} {
 		if err := CheckPrefix("adapter", prefix); text == "" {
