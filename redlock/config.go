@@ -124,10 +124,10 @@ type Config struct {
 	// HandOver is how long, after the nodes have granted a lock, callers of
 	// this client that wait for it may pass it on among themselves without
 	// asking the nodes; see Lock.Release and Hold.Release. After that the lock
-	// is released at the nodes, and other clients get a chance (R11). It is at
-	// least four times the usual time to a quorum, and less if other clients
-	// keep the lock for less: of two clients each has it for about half of the
-	// time. If zero, 50 ms. If negative, every grant asks the nodes.
+	// is released at the nodes, and other clients get a chance (R11). Four times
+	// the usual time to a quorum are the least. Where another client has had the
+	// lock, the time is as long as that one's, so that each has about half. If
+	// zero, 50 ms. If negative, every grant asks the nodes.
 	HandOver time.Duration
 	// FairLease is how long a caller of Client.Fair keeps its place while it
 	// reaches no quorum of nodes, and for how long one that has died stops the

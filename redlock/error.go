@@ -32,9 +32,9 @@ var (
 	// others are no quorum. Nothing was sent (R26).
 	ErrOverloaded = errors.New("redlock: too many commands wait for answers")
 	// ErrMaxWait is the cause of the CancelledError that ends a wait for a lock
-	// after Config.MaxWait or HoldOptions.MaxWait. By errors.Is, that error is
-	// also the last attempt's error, and context.DeadlineExceeded, though the
-	// context of the call has not ended: test for ErrMaxWait first.
+	// after Config.MaxWait or HoldOptions.MaxWait. In that error errors.Is also
+	// finds the last attempt's, and context.DeadlineExceeded, though the context
+	// of the call has not ended: test for ErrMaxWait first.
 	ErrMaxWait = errors.New("redlock: MaxWait is over")
 	// ErrClosed is returned by a call after Close, by a call that Close cut
 	// short, and by a call that asks for a new lock after Drain.

@@ -91,7 +91,7 @@ func (c *holdContext) judge() {
 // prefix and their masters say that they are one deployment. With
 // Config.Forgetful they do not say it, and such a call waits until its context
 // ends.
-var ErrNested = errors.New("redlock: the context's own hold has the lock, and would be waited for without end")
+var ErrNested = errors.New("redlock: the context of this call holds the lock already: the call would wait for itself")
 
 // nested reports whether ctx comes from a hold of one of the resources that has
 // not ended. It allocates nothing.

@@ -100,7 +100,7 @@ func TestTextsOfErrors_R12_R31(t *testing.T) {
 		}, `redlock: "held": context deadline exceeded; resource is held`},
 		"nested": {healthy, func(ctx context.Context, c *redlock.Client) error {
 			return c.Do(ctx, "twice in one", time.Second, func(ctx context.Context) error { return acquireNamed(ctx, c, "twice in one") })
-		}, `redlock: "twice in one": the context's own hold has the lock, and would be waited for without end`},
+		}, `redlock: "twice in one": the context of this call holds the lock already: the call would wait for itself`},
 		"lost under fn": {healthy, func(ctx context.Context, c *redlock.Client) error {
 			return c.Do(ctx, "lost", 2*time.Second, func(ctx context.Context) error {
 				for _, s := range servers {

@@ -94,7 +94,7 @@ func describeLoop(f *flags) string {
 	if f.Rate > 0 {
 		return "Open loop: latencies count from the intended start of each attempt, so waiting for a free caller is in them. Attempts that were not granted have none."
 	}
-	return "Closed loop: a caller that waits begins nothing else, so latencies do not count what would have had to wait with it; --rate makes an open loop. Attempts that were not granted have none."
+	return "Closed loop: each caller begins an attempt when its last one is over, so work that would have queued up meanwhile is not in the latencies; --rate makes an open loop. Attempts that were not granted have none."
 }
 
 // writeTables prints throughput, latencies and outcomes in separate tables: a

@@ -40,8 +40,8 @@ func throughput(runs []Run, styles []style) section {
 // percentiles covers whole runs, so it includes runs without samples.
 func percentiles(runs []Run, styles []style) section {
 	s := section{ID: "percentiles", Title: "Latency by percentile",
-		Note: "How long the given share of all that were granted, or released, took at most. Each nine takes the same room on the axis below; " +
-			"the end of a line is the greatest."}
+		Note: "The time within which the given share was granted, or released. 90 %, 99 % and 99.9 % are equally far apart on the axis below; " +
+			"a line ends at the slowest."}
 	for _, c := range []struct {
 		kind, title string
 		of          func(Run) Quantiles
