@@ -80,11 +80,12 @@ func newClient(ctx context.Context, config Config, founds founding) (*Client, er
 		c.fence = newFence()
 	}
 	group, err := c.groupConfig()
-	if group.Found, group.Replace = founds.founds, founds.replaces; !founds.founds {
-		c.fence.configure(&group, config.Prefix)
-	}
 	if err != nil {
 		return nil, configError(err)
+	}
+	group.Found, group.Replace = founds.founds, founds.replaces
+	if !founds.founds {
+		c.fence.configure(&group, config.Prefix)
 	}
 	c.group, err = multiplex.New(group) // which checks MaxTTL as it was given
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A form is what a lock is beyond one key for one resource: which keys it has
-// on a node, and by which commands they are set, lengthened and deleted. The
-// form of a plain lock is nil. A form never changes.
+// A form says which keys a lock has on a node, and which commands set, lengthen
+// and delete them. The form of a plain lock, which has one key, is nil. A form
+// never changes.
 type form struct {
 	kind  formKind
 	names []string // of the resources
@@ -176,8 +176,8 @@ func (l *Lock) release(room []byte) (kind *multiplex.ReleaseKind, command multip
 	return kind, command
 }
 
-// blocked returns the error of an attempt that one of the keys was in the way
-// of, by its place from 1 on.
+// blocked returns the error of an attempt that key number place, from 1 on,
+// refused.
 func (f *form) blocked(place uint8, owner string) error {
 	switch f.what() {
 	case several:

@@ -157,7 +157,7 @@ func readBlocker(text []byte) (i int, value []byte) {
 
 var blank = []byte(" ")
 
-// translate returns the error of an attempt for the group's.
+// translate turns the group's error into the attempt's.
 func (r *refusals) translate(err error) error {
 	if err != multiplex.ErrRefused || r == noRefusals {
 		return translate(err, ErrHeld)

@@ -173,9 +173,9 @@ type summary struct {
 // left is Participant.TTL.
 func (s *summary) left(quorum int) time.Duration { return s.times[min(quorum, len(s.times))-1] }
 
-// list returns whom the nodes that answered have seen, in the given order, and
-// whether one may have more than it said. It leaves out none: otherwise one
-// node could hide with many what the others say.
+// list merges what the nodes reported, in the given order, and reports whether
+// one may have more than it said. It drops nothing: a lying node could
+// otherwise crowd out the rest.
 func (k *rollKind) list(errs []error, quorum int, order func(a, b *summary) int) (all []Participant, cut bool) {
 	found := make(map[sight]*summary)
 	for i := range k.rolls {
@@ -208,7 +208,7 @@ func (k *rollKind) list(errs []error, quorum int, order func(a, b *summary) int)
 	return all, cut
 }
 
-// addParticipants adds whom the nodes that answered have seen.
+// addParticipants adds what the nodes that answered have reported.
 func (all *Inspection) addParticipants(rolls [3]*rollKind, errs []error) {
 	readers, permits, queue := rolls[ofReaders], rolls[ofPermits], rolls[ofQueue]
 	quorum := multiplex.Quorum(len(errs))

@@ -28,16 +28,10 @@ const MaxPermits = 1024
 // after its TTL, can be extended and held, and is lost as a lock is. Make the
 // Locker once and keep it: it remembers which permit was free last.
 //
-// All clients should name the same number of permits. If they do not, no more
-// are ever held than the highest of their numbers, and a node grants one only
-// while it knows of fewer than the lowest number that counts. A number counts
-// from a grant to a client that names it until the TTL of the last permit that
-// was taken or extended with it is over, even if that was released before. So a
-// lower number stops only new grants, and permits that are held stay until they
-// are released. A higher one takes effect when the last TTL of clients with the
-// lower one is over, also if the semaphore is used all the time. Each node
-// knows only what it has granted: where permits are on a bare quorum of nodes,
-// more than the lowest number may be held.
+// All clients must name the same number of permits. While they do not, no more
+// are held than the highest of their numbers. A lower number stops new grants
+// at once; a higher one takes effect when the last TTL that clients with the
+// lower one asked for is over. See docs/guide.md.
 //
 // An attempt asks for the permit that was granted last, or, where callers wait,
 // for one that this client has given back; and then, up to three times, for one

@@ -31,9 +31,9 @@ const (
 	streakLeast = 4
 )
 
-// over reports whether a lock goes to other clients now, which its last holder
-// has had since begun. The next holder is expected to keep it for as long, and
-// of the two moments the one that is nearer to the end is taken.
+// over reports whether a streak ends with a holder that has had the lock since
+// begun: whether now, or the end of one more holder of the same length, is
+// closer to the streak's end.
 func (s streak) over(begun, now time.Time) bool {
 	return !now.Add(now.Sub(begun) / 2).Before(s.ends)
 }
