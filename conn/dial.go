@@ -146,7 +146,7 @@ func (cfg *Config) Check() error {
 	case cfg.TLS == nil && cfg.TLSFiles != TLSFiles{}:
 		return errors.New("TLSFiles without TLS")
 	case cfg.Protocol != 0 && cfg.Protocol != 2 && cfg.Protocol != 3:
-		return fmt.Errorf("Protocol is %d: it must be 2 or 3, or 0 for either", cfg.Protocol)
+		return fmt.Errorf("the Protocol is %d: it must be 2 or 3, or 0 for either", cfg.Protocol)
 	}
 	return checkClientName(cfg.ClientName)
 }

@@ -14,13 +14,15 @@ import (
 // needs a specimen here.
 func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
 	m := newMemory(t, 3)
-	c := m.opened(t, Config{Fenced: true, Owner: "web-1", MaxTTL: time.Second})
-	lock, err := c.TryAcquire(t.Context(), "door", time.Second)
+	// Time is real here: a busy machine has patience, and loses no lock.
+	const ttl, patience = 20 * time.Second, 5 * time.Second
+	c := m.opened(t, Config{Fenced: true, Owner: "web-1", MaxTTL: ttl, NodeTimeout: patience})
+	lock, err := c.TryAcquire(t.Context(), "door", ttl)
 	require.NoError(t, err)
 	rw := c.RW("door-rw")
-	_, err = rw.Read().TryAcquire(t.Context(), time.Second)
+	_, err = rw.Read().TryAcquire(t.Context(), ttl)
 	require.NoError(t, err)
-	hold, err := c.TryHold(t.Context(), "door-hold", HoldOptions{TTL: time.Second})
+	hold, err := c.TryHold(t.Context(), "door-hold", HoldOptions{TTL: ttl})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, hold.Release(t.Context())) }()
 
