@@ -45,7 +45,7 @@ func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
 	for folder, specimens := range map[string]map[string][]any{
 		"certmagiclock": {"Locker": {certificates}, "Options": {certmagiclock.Options{TTL: time.Second}}},
 		"cronlock": {
-			"Locker": {jobs}, "Job": {jobs.Job(context.Background(), "report", nil)}, "Options": {cronlock.Options{}},
+			"Locker": {jobs}, "Job": {jobs.Job(context.Background(), "report", func(context.Context) error { return nil })}, "Options": {cronlock.Options{}},
 		},
 		"gocronlock": {
 			"Locker": {schedulers}, "Unlocker": {run}, "Elector": {elector}, "Options": {gocronlock.Options{}},

@@ -56,7 +56,7 @@ func parse(args []string) (options, error) {
 	flags.IntVar(&o.jobs, "j", 2, "number of mutants to try at once, each in its own copy")
 	flags.BoolVar(&o.check, "check", false, "only see whether each can be planted")
 	flags.DurationVar(&o.limit, "limit", time.Minute, "how long the tests of one line may take")
-	flags.DurationVar(&o.simLimit, "simlimit", 5*time.Minute, "how long the simulation may take")
+	flags.DurationVar(&o.simLimit, "simlimit", 10*time.Minute, "how long the simulation may take")
 	flags.IntVar(&o.seeds, "seeds", 1000, "number of seeds in which the simulation must find a mutant")
 	flags.BoolVar(&o.verbose, "v", false, "show the last lines of what each failing test printed")
 	if err := flags.Parse(args); err != nil {
