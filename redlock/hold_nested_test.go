@@ -24,7 +24,7 @@ func TestNestedCallsAreReported_R14(t *testing.T) {
 					start := time.Now()
 					err := c.Do(ctx, resource, time.Second, nothing)
 					require.ErrorIs(t, err, ErrNested)
-					require.Contains(t, err.Error(), `redlock: "`+resource+`": the context's own hold`)
+					require.Contains(t, err.Error(), `redlock: "`+resource+`": the context of this call holds the lock already`)
 					_, err = c.Acquire(ctx, resource, time.Second)
 					require.ErrorIs(t, err, ErrNested)
 					_, err = c.Hold(context.WithValue(ctx, new(int), 1), resource, HoldOptions{TTL: time.Second})

@@ -31,7 +31,7 @@ func (*doctorCommand) Help() string {
 	return `Asks each master what it is, how it is set up, how its clock runs and what this user may do there, and compares that with what the algorithm demands. Nothing is changed: commands that would write are tried on a key that does not exist, in a form that does nothing. Each finding says what was seen, node by node, why it matters, and what to change. The levels are
 
     unsafe    two clients can hold one lock, or no client can get any
-    warning   it works, but an ordinary event, such as a restart, makes it unsafe
+    warning   it works, but an ordinary event such as a restart makes it unsafe
     note      worth knowing
 
 What this user may not ask is listed as unknown; an operator's user may ask more than the user that takes locks. Give the same --nodes, --prefix, --max-ttl and --durable as the clients have.
