@@ -40,8 +40,8 @@ type Level string
 const (
 	// Unsafe: two clients can hold one lock, or no client can get any.
 	Unsafe Level = "unsafe"
-	// Warning: it works, and becomes unsafe when something else happens that
-	// does happen.
+	// Warning: it works, but an ordinary event such as a restart makes it
+	// unsafe.
 	Warning Level = "warning"
 	// Note: worth knowing.
 	Note Level = "note"
