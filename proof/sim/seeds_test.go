@@ -67,13 +67,14 @@ func sum(reports []*Report) *Report {
 	return total
 }
 
-// assertEnough fails if too little happened to prove anything.
+// assertEnough fails if too little happened to prove anything: less than half
+// of what the first 25 seeds have at least. The scheduling varies it.
 func assertEnough(t *testing.T, r *Report) {
 	t.Helper()
-	for name, least := range map[string]int{
-		"grants": 40, "refusals": 40, "releases": 20, "extensions": 2, "renewed holds": 1, "handed over": 1, "numbers": 2, "sets": 1,
+	for name, least := range map[string]int{ // in ten seeds
+		"grants": 200, "refusals": 200, "releases": 150, "extensions": 15, "renewed holds": 10, "handed over": 4, "numbers": 10, "sets": 10,
 	} {
-		if got := r.Counts[name]; got < least*r.Seeds {
+		if got := r.Counts[name]; 10*got < least*r.Seeds {
 			t.Errorf("only %d %s in %d seeds: too little to prove anything", got, name, r.Seeds)
 		}
 	}
