@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("sim.seeds", 25, "how many seeds TestSeeds runs")
+	seeds = flag.Int("sim.seeds", 60, "how many seeds TestSeeds runs")
 	seed  = flag.Uint64("sim.seed", 0, "the one seed that TestSeeds runs; if 0, -sim.seeds of them")
 	first = flag.Uint64("sim.first", 1, "the seed that TestSeeds begins with")
 )
@@ -67,14 +67,13 @@ func sum(reports []*Report) *Report {
 	return total
 }
 
-// assertEnough fails if too little happened to prove anything: less than half
-// of what the first 25 seeds have at least. The scheduling varies it.
+// assertEnough fails if too little happened to prove anything.
 func assertEnough(t *testing.T, r *Report) {
 	t.Helper()
-	for name, least := range map[string]int{ // in ten seeds
-		"grants": 200, "refusals": 200, "releases": 150, "extensions": 15, "renewed holds": 10, "handed over": 4, "numbers": 10, "sets": 10,
+	for name, least := range map[string]int{
+		"grants": 40, "refusals": 40, "releases": 20, "extensions": 2, "renewed holds": 1, "handed over": 1, "numbers": 2, "sets": 1,
 	} {
-		if got := r.Counts[name]; 10*got < least*r.Seeds {
+		if got := r.Counts[name]; got < least*r.Seeds {
 			t.Errorf("only %d %s in %d seeds: too little to prove anything", got, name, r.Seeds)
 		}
 	}
