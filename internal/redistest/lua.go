@@ -50,7 +50,7 @@ func newInterpreter() *interpreter {
 }
 
 // toNumber is tonumber, for decimal numbers of any length: the library's own
-// takes integers of 64 bits, and no nothing.
+// takes integers of 64 bits, and raises an error for none.
 func toNumber(l *lua.LState) int {
 	v := l.Get(1)
 	if text, ok := v.(lua.LString); ok {
@@ -96,7 +96,10 @@ func (c *call) runScript(sha, source string, keys, args []string) []byte {
 		return failf("ERR Error compiling script (new function): %v", err)
 	}
 	it := interpreters.Get().(*interpreter)
-	defer interpreters.Put(it)
+	defer func() {
+		it.execute = nil // it would keep the node
+		interpreters.Put(it)
+	}()
 	l := it.state
 	it.execute = c.commander()
 	l.SetGlobal("KEYS", list(l, keys))
