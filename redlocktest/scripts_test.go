@@ -98,6 +98,32 @@ func randomSealing(r *rand.Rand, _ int) []string {
 	return append([]string{"EVAL", lua.Seal, "2", sealKey, openingKey}, changes[r.IntN(len(changes))]...)
 }
 
+// An opening that replaces the deployment of one database, and is refused
+// because of that of another, leaves both as they are.
+func TestARefusedOpeningChangesNoDatabase_R30(t *testing.T) {
+	const inDatabase = "redis.call('SELECT', ARGV[1]) if ARGV[2] then redis.call('SET', KEYS[1], ARGV[2]) end return redis.call('GET', KEYS[1])"
+	for side, do := range bothNodes(t) {
+		sealed := func(digit string) string {
+			return pure.Seal{Identity: identity(digit), Run: "m", MaxTTL: time.Second}.String()
+		}
+		at := func(db string, seal ...string) any {
+			return do(append([]string{"EVAL", inDatabase, "1", sealKey, db}, seal...)...)
+		}
+		propose := func(ids string) any {
+			return do("EVAL", lua.Seal, "2", sealKey, openingKey, "propose", identity("a").String(), "500000000", ids, "0")
+		}
+		do("DEL", sealKey, openingKey)
+		at("1", sealed("b"))
+		at("2", sealed("c"))
+		require.Equal(t, "2 "+identity("c").String(), propose(" "+identity("b").ID+" "), side)
+		require.Equal(t, sealed("b"), at("1"), side)
+		require.Equal(t, sealed("c"), at("2"), side)
+		require.EqualValues(t, 1, propose(" "+identity("b").ID+" "+identity("c").ID+" "), side)
+		require.Nil(t, at("1"), side)
+		require.Nil(t, at("2"), side)
+	}
+}
+
 // A key of another type is left alone.
 func TestSealScriptMeetsStrangers_R30(t *testing.T) {
 	real := onServer(t)

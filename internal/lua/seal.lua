@@ -54,6 +54,7 @@ local function passes(who) -- who is absent, or has one of the ids
   local id = who and string.match(who, '^deployment=(%x+)')
   return not id or string.find(ARGV[4], ' ' .. id .. ' ', 1, true) ~= nil
 end
+local over = {} -- databases and keys of deployments that are over
 if ARGV[5] and (verb == 'propose' or free) then
   local found
   for db = 0, 63 do
@@ -67,8 +68,8 @@ if ARGV[5] and (verb == 'propose' or free) then
       if db ~= tonumber(ARGV[5]) and who and who ~= identity then
         if not passes(who) then
           found = found or db .. ' ' .. who
-        elseif verb == 'propose' then
-          redis.pcall('DEL', KEYS[i])
+        else
+          over[#over + 1] = {db, KEYS[i]}
         end
       end
     end
@@ -86,6 +87,10 @@ if verb == 'propose' then
     return 0
   end
   redis.call('SET', KEYS[2], 'redlock-opening 1 proposed ' .. identity, 'PX', ARGV[3])
+  for _, place in ipairs(over) do
+    redis.pcall('SELECT', place[1])
+    redis.pcall('DEL', place[2])
+  end
   return 1
 elseif verb == 'undo' then
   if opener == identity then
