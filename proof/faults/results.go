@@ -112,6 +112,7 @@ type Times struct {
 	Median, P99, Most time.Duration
 }
 
+// String returns the times for a table: their median, tail and count.
 func (t Times) String() string {
 	if t.Count == 0 {
 		return "none"

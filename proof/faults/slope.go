@@ -25,6 +25,7 @@ type Trend struct {
 	Grows   bool
 }
 
+// String returns the trend for a report.
 func (t Trend) String() string {
 	return fmt.Sprintf("%s of %s: level %.4g, slope %+.3g an hour, surely %+.3g (%d samples over %v, %.3g allowed)",
 		t.Quantity, t.Process, t.Level, t.PerHour, t.Surely, t.Samples, t.Over.Round(time.Second), t.Allowed)
