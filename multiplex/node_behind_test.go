@@ -33,8 +33,8 @@ func lead(t *testing.T, astray func(b *behind, dial int64) bool, test func(t *te
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &behind{}
-		b.cluster = newCluster(t, 1, func(c *cluster) {
-			b.cluster = c
+		newCluster(t, 1, func(c *cluster) {
+			b.cluster = c // before the group dials
 			b.other = redistest.NewNode(redistest.NodeConfig{})
 			t.Cleanup(func() { _ = b.other.Close() })
 			b.other.Serve(c.network.Listen("other:6379"))
