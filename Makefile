@@ -133,7 +133,7 @@ contrib: server
 server:
 	@sh testdata/servers.sh
 
-## servers: fetch the servers of other products and versions into a cache, some 65 MB (docs/servers.md)
+## servers: fetch the servers of other products and versions into a cache, some 65 MB (docs/internals/servers.md)
 servers: server
 	@sh testdata/fetch.sh
 
@@ -206,7 +206,7 @@ faults: server
 soak: server
 	$(GO) run ./proof/faults/cmd/faults --soak -q --for $(FOR)
 
-## peers: other implementations under the same faults, for ten minutes; writes docs/peers.md
+## peers: other implementations under the same faults, for ten minutes; writes docs/internals/peers.md
 peers: server
 	cd $(COMPARE) && $(GO) run ./cmd/faults --write
 
@@ -255,6 +255,6 @@ vulncheck:
 apidiff:
 	@GO="$(GO)" sh testdata/apidiff.sh
 
-## release-check: offer the last commit in a local module proxy, and use each module as its users do (docs/releasing.md)
+## release-check: offer the last commit in a local module proxy, and use each module as its users do (docs/internals/releasing.md)
 release-check: server
 	$(GO) run ./proof/release

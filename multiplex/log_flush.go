@@ -12,7 +12,7 @@ const (
 	flushesPerCaller = 4
 	// crowdedAt is the number of callers from which one yield gathers more
 	// rounds than it delays. This was the largest single gain that was measured
-	// (docs/design.md, "Batching"). A lone caller never yields.
+	// (docs/internals/design.md, "Batching"). A lone caller never yields.
 	crowdedAt = 2
 	// gatherMost and gatherYields bound the wait for callers that were
 	// answered: by the clock, and by yields where a simulated clock stands

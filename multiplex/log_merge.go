@@ -12,8 +12,8 @@ package multiplex
 // packLocked gives the commands that gathered since the last flush their places
 // in the log: a single one as it is, and several merged, unless there is a
 // native form, which costs a server less than its part of a script (R25). That
-// also fixes which nodes they go to (docs/design.md, "Voters are fixed with the
-// place").
+// also fixes which nodes they go to (docs/internals/design.md, "Voters are
+// fixed with the place").
 func (g *Group) packLocked() {
 	for rest := g.gathering.rounds; len(rest) > 0; {
 		n := g.alikeLocked(rest)

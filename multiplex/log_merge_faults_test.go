@@ -421,8 +421,9 @@ func TestMergedDebtsFillTheLedger(t *testing.T) {
 }
 
 // Nodes change between the moment when releases gather and the moment when they
-// are packed. The nodes that are up count when they are packed (docs/design.md,
-// "Voters are fixed with the place"), and each caller is answered.
+// are packed. The nodes that are up count when they are packed
+// (docs/internals/design.md, "Voters are fixed with the place"), and each
+// caller is answered.
 func TestNodesChangeWhileReleasesGather(t *testing.T) {
 	for _, n := range []int{1, 2, 7} {
 		t.Run(fmt.Sprint("down before/", n), func(t *testing.T) {

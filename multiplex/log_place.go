@@ -25,11 +25,11 @@ func (g *Group) placeLocked(r *round, command []byte) bool {
 }
 
 // failMissingLocked fails the votes of nodes that are not up when a round gets
-// its place (docs/design.md, "Voters are fixed with the place"). It does so at
-// once for all, so that the error names each of them (R12). A release that such
-// a node may have to execute becomes its debt (R8). Votes of quarantined nodes
-// on a claim fail with them (R23), and those of nodes without a floor, but
-// without a debt: those nodes get the command and its release.
+// its place (docs/internals/design.md, "Voters are fixed with the place"). It
+// does so at once for all, so that the error names each of them (R12). A
+// release that such a node may have to execute becomes its debt (R8). Votes of
+// quarantined nodes on a claim fail with them (R23), and those of nodes without
+// a floor, but without a debt: those nodes get the command and its release.
 func (g *Group) failMissingLocked(r *round, missing Set) {
 	for i, n := range g.nodes {
 		if missing.Has(i) {

@@ -240,8 +240,8 @@ func (n *node) serve() pure.LifeAction {
 // bury detaches a dead connection from the log in two steps. First the
 // connection gets no new rounds, but still pins those that it has. Then each of
 // these gets its failed vote, and the connection lets go of them
-// (docs/design.md, "A death has two steps"). Everything in flight fails as
-// unknown, exactly once (R16).
+// (docs/internals/design.md, "A death has two steps"). Everything in flight
+// fails as unknown, exactly once (R16).
 func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	g := n.group
 	why := ended(cause)

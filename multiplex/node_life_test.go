@@ -13,7 +13,7 @@ import (
 
 // A node that joins while commands wait to be written gets none of them, not
 // even a part: those rounds have its vote as failed, and their replies would be
-// surplus (docs/design.md, "A join is at the head").
+// surplus (docs/internals/design.md, "A join is at the head").
 func TestJoinWithUnflushedBytes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.unreachable(0)

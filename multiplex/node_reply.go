@@ -88,7 +88,7 @@ func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 		return err
 	}
 	// The vote came before the cursor moves: until then the slot is ours
-	// (docs/design.md, "The vote comes before the cursor moves").
+	// (docs/internals/design.md, "The vote comes before the cursor moves").
 	n.pos++
 	return nil
 }

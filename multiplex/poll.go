@@ -12,9 +12,9 @@ import (
 // allows it (conn.Poller). The goroutine that has the poller's role waits for
 // all of them and counts the replies. A caller that finds the role free takes
 // it and reads its own answer. That saves a lone caller the switch from one
-// goroutine to another, which is most of its CPU (docs/design.md, "The caller
-// polls"). If others still wait when it leaves, the poller's own goroutine
-// takes the role for as long as any caller waits.
+// goroutine to another, which is most of its CPU (docs/internals/design.md,
+// "The caller polls"). If others still wait when it leaves, the poller's own
+// goroutine takes the role for as long as any caller waits.
 //
 // While anything is unanswered, some goroutine polls: a caller that leaves with
 // its answer may leave replies unread, which the next pass of the watch finds;
@@ -70,8 +70,8 @@ func newPoller(g *Group) *poller {
 
 // await waits until the round is decided and returns its word. It does not
 // watch the context: the group's watch does, for all rounds at once, since a
-// select in every caller costs up to a tenth of the throughput (docs/design.md,
-// "One timer for all").
+// select in every caller costs up to a tenth of the throughput
+// (docs/internals/design.md, "One timer for all").
 func (g *Group) await(r *round) uint64 {
 	p := g.poller
 	if p == nil {
@@ -89,8 +89,8 @@ func (g *Group) await(r *round) uint64 {
 		}
 		// The caller counts itself before it looks at the role again, and a
 		// goroutine that leaves gives the role up before it looks at the count:
-		// so one of the two sees the other (docs/design.md, "Handing over the
-		// poller's role").
+		// so one of the two sees the other (docs/internals/design.md, "Handing over
+		// the poller's role").
 		p.waiting.Add(1)
 		if p.role.Load() != roleFree && r.park(w) {
 			// The goroutine that decided the round has uncounted this caller.

@@ -215,7 +215,7 @@ func TestPolledLeaverCallsForThoseWhoWait(t *testing.T) {
 }
 
 // What a caller leaves unread is read soon, even without another call
-// (docs/design.md, "The caller polls").
+// (docs/internals/design.md, "The caller polls").
 func TestPolledLeftoversAreRead(t *testing.T) {
 	nodes := startWireNodes(t, 3)
 	g := onWire(t, nodes, patient)

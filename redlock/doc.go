@@ -5,8 +5,8 @@
 // all that. Package multiplex sends its commands to the nodes and counts the
 // votes; package conn supplies URLs, handshake steps and classes of errors.
 //
-// R1 to R33 in these comments are the rules of docs/rules.md
-// (https://github.com/redmux/redmux/blob/main/docs/rules.md).
+// R1 to R33 in these comments are the rules of docs/internals/rules.md
+// (https://github.com/redmux/redmux/blob/main/docs/internals/rules.md).
 //
 //	lock, err := client.TryAcquire(ctx, "invoice:7", ttl) // once
 //	lock, err := client.Acquire(ctx, "invoice:7", ttl)    // until ctx ends

@@ -13,7 +13,7 @@ import (
 // user.
 func TestRightsAreTheSameEverywhere_R22(t *testing.T) {
 	want := strings.Fields(redlock.ACLRights)
-	for _, file := range []string{"../docs/deploy.md", "../docs/servers.md"} {
+	for _, file := range []string{"../docs/deploy.md", "../docs/internals/servers.md"} {
 		_, rule, found := strings.Cut(readText(t, file), "ACL SETUSER redlock reset on >PASSWORD resetchannels ~lock:* ")
 		require.True(t, found, "%s has no rule", file)
 		rule, _, _ = strings.Cut(rule, "```")

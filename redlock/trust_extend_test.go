@@ -13,7 +13,8 @@ import (
 // A node that restarted empty may have forgotten a vote for a client whose
 // attempt is still in progress. A key that was set there since proves nothing,
 // so its extension does not make a lock while the node is quarantined (R10,
-// R23). The model of issue 5 found it (docs/safety.md, "Found by the model").
+// R23). The model of issue 5 found it (docs/internals/safety.md, "Found by the
+// model").
 func TestExtensionOfAKeySetInQuarantineDoesNotCount_R23(t *testing.T) {
 	for _, heal := range []bool{false, true} {
 		t.Run(fmt.Sprintf("heal=%t", heal), func(t *testing.T) {

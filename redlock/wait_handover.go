@@ -10,7 +10,8 @@ import (
 
 // How a lock passes from one caller of this client to the next without asking
 // the nodes: the keys stay, with their token, and the validity that a quorum
-// has confirmed passes on. That is safe by docs/safety.md, "The argument".
+// has confirmed passes on. That is safe by docs/internals/safety.md, "The
+// argument".
 
 // A tenure is what this client knows of one grant that may be handed over. A
 // Lock is a value, of which copies outlive a release; they share the tenure. So

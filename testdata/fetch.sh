@@ -2,9 +2,9 @@
 # Fetches servers to test against, and installs nothing: every redis-server,
 # valkey-server and redict-server in the suites of the machine's own Debian
 # mirror. Each is unpacked into a cache and started once as a proof.
-# docs/servers.md tells how they are used. The script prints what it has; what a
-# mirror lacks is no error, but is reported ("NOT COVERED"). It does nothing if
-# it ran within the last week. "fetch.sh list" prints what is cached, "fetch.sh
+# docs/internals/servers.md tells how they are used. The script prints what it
+# has; what a mirror lacks is no error, but is reported ("NOT COVERED"). It does
+# nothing if it ran within the last week. "fetch.sh list" prints what is cached, "fetch.sh
 # missing" what could not be fetched, and "fetch.sh again" asks the mirror in
 # any case.
 #

@@ -1,7 +1,7 @@
--- Makes a writer a reader (docs/safety.md). KEYS: as read.lua. ARGV: the
--- writer's value, the reader's, and its TTL in ms. Returns 1 if the writer's
--- key had the value, and now its reader is in, and other readers may come; and
--- 0, with nothing changed, if not.
+-- Makes a writer a reader (docs/internals/safety.md). KEYS: as read.lua. ARGV:
+-- the writer's value, the reader's, and its TTL in ms. Returns 1 if the
+-- writer's key had the value, and now its reader is in, and other readers may
+-- come; and 0, with nothing changed, if not.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local value = redis.pcall('GET', KEYS[1])

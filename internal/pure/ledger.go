@@ -27,8 +27,8 @@ type Debt struct {
 }
 
 // The pauses before refused debts are tried again (R8), and before debts whose
-// SET may still be executed are repeated (docs/design.md, "The SET that comes
-// late").
+// SET may still be executed are repeated (docs/internals/design.md, "The SET
+// that comes late").
 const (
 	RefusedFirst = 50 * time.Millisecond
 	refusedMost  = time.Second
@@ -104,9 +104,9 @@ func (l *Ledger) OweAbsent(r Release, due time.Duration) {
 
 // Doubt records a release that was answered, but whose SET may still be
 // executed, from a connection that could not be killed. The release is repeated
-// until the key must have expired, counted from since (docs/design.md, "The SET
-// that comes late"). Doubt returns when the debt is due; ok is false if the key
-// has expired already.
+// until the key must have expired, counted from since
+// (docs/internals/design.md, "The SET that comes late"). Doubt returns when the
+// debt is due; ok is false if the key has expired already.
 func (l *Ledger) Doubt(r Release, since, now time.Duration) (due time.Duration, ok bool) {
 	until := since + l.life(r.TTL)
 	if now >= until {

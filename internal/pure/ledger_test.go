@@ -111,8 +111,8 @@ func TestUnfencedDebtIsRepeated(t *testing.T) {
 	l.absent([]byte("release"), 10*time.Second, 0)
 	l.fence(0, false)
 	sent, gone := sendTimes(t, l, 0, true)
-	// docs/design.md, "The SET that comes late": at once, then 250 ms, 1 s, 4 s
-	// apart, whatever is answered, until the key is gone.
+	// docs/internals/design.md, "The SET that comes late": at once, then 250 ms, 1
+	// s, 4 s apart, whatever is answered, until the key is gone.
 	assert.Equal(t, []time.Duration{0, 250 * ms, 1250 * ms, 5250 * ms}, sent)
 	assert.Equal(t, 10*time.Second+102*ms, gone)
 }

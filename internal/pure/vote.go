@@ -6,8 +6,8 @@ const (
 	// TickMost is the longest time between two looks at the deadlines of votes
 	// while anything is unanswered, and so the longest delay until it is noticed
 	// that a context was cancelled; its deadline has a look of its own. A timer
-	// for each command would cost 7–20 % of the throughput (docs/design.md, "One
-	// timer for all").
+	// for each command would cost 7–20 % of the throughput
+	// (docs/internals/design.md, "One timer for all").
 	TickMost = 5 * time.Millisecond
 	// TickLeast is the shortest time between two such looks.
 	TickLeast = 500 * time.Microsecond

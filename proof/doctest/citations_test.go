@@ -64,7 +64,7 @@ var readSources = sync.OnceValues(func() (all []source, err error) {
 
 // citation is a document that a comment names, with a section in quotes where
 // there is one, and a number behind it where there should be none.
-var citation = regexp.MustCompile(`\bdocs/([a-z]+\.md)\b(?:, "([^"]+)")?(, \d+)?`)
+var citation = regexp.MustCompile(`\bdocs/((?:internals/)?[a-z]+\.md)\b(?:, "([^"]+)")?(, \d+)?`)
 
 // Comments cite documents that are there, and sections by their headings. The
 // design is long, so only package comments cite it without a section.
@@ -84,7 +84,7 @@ func TestCitationsLeadSomewhere(t *testing.T) {
 			switch titles, known := headings[document]; {
 			case !known:
 				t.Errorf("%s: there is no %s", s.name, document)
-			case section == "" && document == "docs/design.md" && path.Base(s.name) != "doc.go":
+			case section == "" && document == "docs/internals/design.md" && path.Base(s.name) != "doc.go":
 				t.Errorf("%s: %s is cited without a section", s.name, document)
 			case section != "" && !slices.Contains(titles, section):
 				t.Errorf("%s: %s has no section %q", s.name, document, section)
@@ -110,15 +110,15 @@ func (d document) headings() (all []string) {
 }
 
 // Each rule that a comment, a test's name or a document cites is in
-// docs/rules.md.
+// docs/internals/rules.md.
 func TestRulesAreWritten(t *testing.T) {
 	t.Parallel()
 	all := documents(t)
-	rules := all[slices.IndexFunc(all, func(d document) bool { return d.name == "docs/rules.md" })].headings()
+	rules := all[slices.IndexFunc(all, func(d document) bool { return d.name == "docs/internals/rules.md" })].headings()
 	check := func(name, text string) {
 		for _, found := range regexp.MustCompile(`(?:\b|_)(R[1-9][0-9]?)\b`).FindAllStringSubmatch(text, -1) {
 			if !slices.Contains(rules, found[1]) {
-				t.Errorf("%s: docs/rules.md has no %s", name, found[1])
+				t.Errorf("%s: docs/internals/rules.md has no %s", name, found[1])
 			}
 		}
 	}
@@ -217,7 +217,7 @@ func addNames(names map[string]bool, of []*ast.Ident) {
 }
 
 // generated documents are wrapped as their commands write them.
-var generated = []string{"bench/HOTKEY.md", "bench/OVERLOAD.md", "bench/RESULTS.md", "docs/peers.md"}
+var generated = []string{"bench/HOTKEY.md", "bench/OVERLOAD.md", "bench/RESULTS.md", "docs/internals/peers.md"}
 
 // riddles are words that say "a person" where the text is about a thing.
 var riddles = regexp.MustCompile(`(?i)\b(whoever|somebody|nobody|anybody|everybody|who does|for who|of whom)\b`)

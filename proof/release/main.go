@@ -8,7 +8,7 @@
 // and build it, and install the commands. Nothing of this reaches the module
 // cache, and nothing is published.
 //
-// See docs/releasing.md.
+// See docs/internals/releasing.md.
 package main
 
 import (

@@ -3,7 +3,7 @@
 // prints what came of it.
 //
 //	go run ./cmd/faults                          all trials, some ten minutes
-//	go run ./cmd/faults --write                  and write docs/peers.md
+//	go run ./cmd/faults --write                  and write docs/internals/peers.md
 //	go run ./cmd/faults --only redsync --trials 3
 package main
 
@@ -29,7 +29,7 @@ type flags struct {
 	Attempts int           `default:"500" help:"Attempts whose callers give up."`
 	Trials   int           `default:"5" help:"How often each other fault is made."`
 	Each     time.Duration `default:"10s" help:"How long a caller works before, and after, a master is stopped."`
-	Write    bool          `help:"Write docs/peers.md."`
+	Write    bool          `help:"Write docs/internals/peers.md."`
 }
 
 func main() {
@@ -66,7 +66,8 @@ func run(ctx context.Context, f *flags) error {
 	return errors.Join(page(io.MultiWriter(os.Stdout, file), f, results), file.Close())
 }
 
-// document is docs/peers.md of the tree that the working directory lies in.
+// document is docs/internals/peers.md of the tree that the working directory
+// lies in.
 func document() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -74,7 +75,7 @@ func document() (string, error) {
 	}
 	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if docs := filepath.Join(dir, "docs"); isFolder(docs) && isFolder(filepath.Join(dir, "redlock")) {
-			return filepath.Join(docs, "peers.md"), nil
+			return filepath.Join(docs, "internals", "peers.md"), nil
 		}
 	}
 	return "", errors.New("the working directory is not in the tree of redmux")

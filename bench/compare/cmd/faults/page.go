@@ -156,7 +156,7 @@ const promises = `
 
 | | |
 |---|---|
-| redlock | one holder within validity, under the conditions in the [README](../README.md); across a master that comes back empty, unless ` + "`Forgetful`" + ` is set |
+| redlock | one holder within validity, under the conditions in the [README](../../README.md); across a master that comes back empty, unless ` + "`Forgetful`" + ` is set |
 | rueidis, goredis-blocking | nothing: they are baselines for speed, written for this comparison |
 | redsync | the algorithm of redis.io; its documentation says nothing of masters that restart empty, of contexts that end, or of releases that arrive late |
 | redislock | "simplified distributed locking" with one master: a master that restarts, or is failed over, forgets |

@@ -10,5 +10,5 @@
 // trial calls a lock held until the end of validity that its implementation
 // states. Each subject gets fresh servers.
 //
-// cmd/faults runs the trials and writes docs/peers.md.
+// cmd/faults runs the trials and writes docs/internals/peers.md.
 package trial

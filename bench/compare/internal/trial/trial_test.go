@@ -18,7 +18,7 @@ import (
 
 const testTTL = time.Second
 
-// Ours survives each fault. docs/peers.md has how others do.
+// Ours survives each fault. docs/internals/peers.md has how others do.
 func TestOurs_R7_R8_R9_R10_R23(t *testing.T) {
 	redistest.Require(t)
 	s := &Subjects[0]
