@@ -4,7 +4,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
 # The root module, and those with dependencies that it must not have: each is in
 # go.work. The slowest packages come first.
-PACKAGES = ./redlock ./multiplex ./cmd/redlock ./cmd/loadgen ./proof/sim ./... ./cmd/... ./proof/...
+PACKAGES = ./redlock ./multiplex ./cmd/redlock ./cmd/loadgen/load ./proof/sim ./... ./cmd/... ./proof/...
 # Modules with dependencies of their own, which may want a newer Go.
 CONTRIB = contrib/adapters contrib/otel contrib/prometheus
 COMPARE = bench/compare

@@ -22,7 +22,7 @@ processes_for() {
 	*/multiplex) echo 3 40 ;;
 	*/doctest) echo 2 12 ;; # most read the whole tree
 	*/proof/faults | */faults/single | */cmd/faults | */history) echo 4 1 ;;
-	*/cmd/loadgen) echo 3 10 ;;
+	*/cmd/loadgen/load) echo 3 10 ;;
 	esac
 }
 

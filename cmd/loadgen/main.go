@@ -67,36 +67,14 @@
 // see which.) An interrupt stops the callers, releases what they hold and
 // prints the result; a second one exits at once.
 //
-// The measuring code is the same for every implementation: see package bench. A
-// caller's loop reads the clock four times per pair, records two latencies in
-// its own histograms and one in a shared one, which is read during the run,
-// claims and frees one word, and allocates nothing.
-//
-// # In the code
-//
-// run.go starts the servers (target.go) and makes the runs in turn. A phase is a
-// run or its warm-up (phase.go). Its callers (caller.go) lock resources
-// (dist.go) by an implementation (implementation.go), at the times that pace.go
-// gives in an open loop. exclusion.go checks them, and inflict.go makes the
-// faults. text.go, csv.go, gobench.go and page.go print the result (result.go).
+// Package load is the program. The loadgen of bench/compare is the same one with
+// other libraries to name in --impl.
 package main
 
 import (
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/redmux/redmux/cmd/loadgen/load"
 )
 
-func main() {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	// A closed terminal ends the command like an interrupt, so that servers and
-	// their folders go with it. Under nohup the signal stays ignored.
-	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(signals, syscall.SIGHUP)
-	}
-	// A reader that went away ("loadgen | head -1") must not kill the process
-	// before it has cleaned up; writing then fails as for any other file.
-	signal.Ignore(syscall.SIGPIPE)
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signals))
-}
+func main() { os.Exit(load.Main()) }
