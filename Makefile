@@ -81,11 +81,12 @@ check: lint apidiff long race portable compare contrib sample test-servers relea
 	@$(MAKE) quick
 	$(GO) run ./cmd/loadgen -d 1s -q
 
-## lint: a type check for each supported system, gofmt, go vet, staticcheck
+## lint: a type check for each supported system, gofmt, go vet, staticcheck, and the lowest versions of what is required
 lint: systems
 	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	$(GO) vet $(PACKAGES)
 	$(GO) run $(STATICCHECK) $(PACKAGES)
+	GO="$(GO)" sh testdata/lowest.sh
 	@if $(HAS_COMPARE); then set -ex; for m in $(COMPARE) $(ETCD) $(CADDY); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done; fi
 	@if $(HAS_CONTRIB); then set -ex; for m in $(CONTRIB); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done; fi
 

@@ -98,7 +98,8 @@ func (u *user) useAll(tree string, modules []released) error {
 // what the library, bench and their tests need.
 var mayReach = map[string]bool{
 	root: true, "github.com/valyala/bytebufferpool": true, "github.com/redis/rueidis": true,
-	"github.com/stretchr/testify": true, "go.yaml.in/yaml/v3": true, "golang.org/x/sys": true,
+	"github.com/stretchr/testify": true, "github.com/davecgh/go-spew": true, "github.com/pmezard/go-difflib": true,
+	"gopkg.in/yaml.v3": true, "golang.org/x/sys": true,
 	"github.com/yuin/gopher-lua": true, // which runs the scripts for redlocktest
 }
 
