@@ -1,6 +1,6 @@
 // Package doctest checks that the documentation is true. It has tests only.
-// They read every Markdown file at the top, in docs, docs/internals and bench,
-// and run the fenced blocks in the order in which a reader would:
+// They read the Markdown files at the top, in docs, bench and testdata, and run
+// the fenced blocks in the order in which a reader would:
 //
 //	go         a whole file, with its path in the first line, is written to the
 //	           session; a fragment is compiled between declarations of what it

@@ -32,7 +32,7 @@ const top = "../.."
 func documents(t *testing.T) []document {
 	t.Helper()
 	var all []document
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/internals/*.md", "bench/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/internals/*.md", "bench/*.md", "testdata/*/README.md"} {
 		names, err := filepath.Glob(filepath.Join(top, pattern))
 		require.NoError(t, err)
 		for _, name := range names {

@@ -55,7 +55,7 @@
  * Init, whose Replace is the user's word; addresses that name one master twice;
  * and what only delays or withholds an opening: the node that is asked first,
  * the wait for a node that has just started, and nodes that were last seen in
- * another deployment (docs/internals/safety.md says why none of these is needed here).
+ * another deployment (README.md says why none of these is needed here).
  *
  * Nodes that belong to the same sets are interchangeable, so states that differ
  * in their order alone are one state (canonical).

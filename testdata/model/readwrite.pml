@@ -1,6 +1,6 @@
 /*
- * Readers and writers: clients compete for one read/write lock over N nodes (docs/internals/safety.md, section 10). The question
- * is whether a writer can be within its validity (R4) while another writer or a reader is, but for the reader that it
+ * Readers and writers: clients compete for one read/write lock over N nodes (docs/internals/safety.md, section 10). The
+ * question is whether a writer can be within its validity (R4) while another writer or a reader is, but for the reader that it
  * was before an upgrade and still is; and, with ORDERED, whether a lock that was upgraded or downgraded leaves a key
  * behind.
  *

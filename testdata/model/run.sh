@@ -1,9 +1,9 @@
 #!/bin/sh
 # Checks the rules in the models beside this script with spin: every state of
 # each bounded world, and a counterexample for every rule that is dropped.
-# Prints a table and compares it with that of docs/internals/safety.md: a run that is
-# complete there must be complete, and the numbers of states must be equal for
-# the same version of spin.
+# Prints a table and compares it with that of results.txt: a run that is complete
+# there must be complete, and the numbers of states must be equal for the same
+# version of spin.
 #
 #   run.sh             all of it; MODEL=quick leaves out the long runs
 #   run.sh show NAME   the counterexample of one run, step by step
@@ -16,7 +16,7 @@ LC_ALL=C
 export LC_ALL
 
 here=$(cd "$(dirname "$0")" && pwd) || exit
-document=$here/../../docs/internals/safety.md
+document=$here/results.txt
 limit=${LIMIT:-900}
 
 # name | model | kind of search | purpose | clients and attempts | macros | suite
@@ -288,7 +288,7 @@ row() {
 # judge checks whether each run ended as it should, and as the document says.
 judge() {
 	recorded=$(sed -n 's/^spin \([0-9.]*\).*/\1/p' "$document" 2>/dev/null | head -n 1)
-	[ "$recorded" = "$version" ] || echo "states are not compared: docs/internals/safety.md has those of spin ${recorded:-(none)}"
+	[ "$recorded" = "$version" ] || echo "states are not compared: testdata/model/results.txt has those of spin ${recorded:-(none)}"
 	{ cat "$work/runs"; echo ===; cat "$work/table"; echo ===; cat "$document" 2>/dev/null; } | awk -F '|' -v same="$([ "$recorded" = "$version" ] && echo 1)" '
 		function trim(s) { gsub(/^ +| +$/, "", s); return s }
 		function wrong(text) { print "model: " text; bad = 1 }
@@ -306,11 +306,11 @@ judge() {
 				if (how[name] == "bits" && result[name] !~ /^bounded/) wrong(name ": " result[name])
 				if (how[name] == "counterexample" && result[name] !~ /^counterexample/)
 					wrong(name ": the rule was dropped, and nothing was found: " result[name])
-				if (!(name in was)) { wrong(name ": is not in docs/internals/safety.md"); continue }
+				if (!(name in was)) { wrong(name ": is not in testdata/model/results.txt"); continue }
 				if (same && how[name] != "bits" && (states[name] != was[name] || result[name] != came[name]))
-					wrong(name ": " states[name] " states, " result[name] "; docs/internals/safety.md says " was[name] ", " came[name])
+					wrong(name ": " states[name] " states, " result[name] "; testdata/model/results.txt says " was[name] ", " came[name])
 			}
-			if (!bad) print "model: " count " runs, all as docs/internals/safety.md says"
+			if (!bad) print "model: " count " runs, all as testdata/model/results.txt says"
 			exit bad
 		}'
 }
