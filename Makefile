@@ -11,7 +11,7 @@ COMPARE = bench/compare
 ETCD = $(COMPARE)/etcd
 # It has a workspace of its own too, and wants the same Go as COMPARE.
 CADDY = contrib/caddystorage
-# The systems of docs/systems.md besides this machine's.
+# The systems of docs/deploy.md besides this machine's.
 SYSTEMS ?= linux/386 linux/arm linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 windows/amd64 windows/arm64
 
 # FULL=1 makes "make check" run the long form of each part, for most of a day.

@@ -8,11 +8,11 @@ import (
 )
 
 // The JSON forms of what a client reports. Their names contain the unit, and
-// are those that the tools use (docs/output.md). Programs read them: fields are
+// are those that the tools use (docs/cli.md). Programs read them: fields are
 // added, never renamed. An error becomes its text, since errors have no fields.
 // What is not UTF-8 is shown as \xNN, so that no two resources look the same.
 
-// MarshalJSON returns the status with the names of docs/output.md.
+// MarshalJSON returns the status with the names of docs/cli.md.
 func (s NodeStatus) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Addr           string     `json:"addr"`
@@ -71,7 +71,7 @@ type countsJSON struct {
 	DebtsExpired uint64            `json:"debts_expired"`
 }
 
-// MarshalJSON returns the change with the names of docs/output.md.
+// MarshalJSON returns the change with the names of docs/cli.md.
 func (c NodeChange) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Node     int       `json:"node"`
@@ -85,7 +85,7 @@ func (c NodeChange) MarshalJSON() ([]byte, error) {
 	}{c.Node, c.Addr, c.State, c.Cause, textOf(c.Err), c.At, c.Warnings, c.Dropped})
 }
 
-// MarshalJSON returns the inspection with the names of docs/output.md.
+// MarshalJSON returns the inspection with the names of docs/cli.md.
 func (i Inspection) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Resource    string          `json:"resource"`
@@ -117,7 +117,7 @@ func (i *Inspection) freeOf() *int {
 	return &i.FreePermits
 }
 
-// MarshalJSON returns the participant with the names of docs/output.md.
+// MarshalJSON returns the participant with the names of docs/cli.md.
 func (p Participant) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Number int     `json:"number"`
@@ -128,7 +128,7 @@ func (p Participant) MarshalJSON() ([]byte, error) {
 	}{p.Number, p.Holder, p.Owner, ttlMillis(p.TTL), p.Nodes})
 }
 
-// MarshalJSON returns the node's answer with the names of docs/output.md.
+// MarshalJSON returns the node's answer with the names of docs/cli.md.
 func (n InspectedNode) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Addr    string  `json:"addr"`
@@ -142,7 +142,7 @@ func (n InspectedNode) MarshalJSON() ([]byte, error) {
 	}{n.Addr, n.Holder, n.Owner, n.Fence, n.Foreign, ttlMillis(n.TTL), n.Permits, textOf(n.Err)})
 }
 
-// MarshalJSON returns the numbers with the names of docs/output.md.
+// MarshalJSON returns the numbers with the names of docs/cli.md.
 func (s Stats) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Attempts    callsJSON `json:"attempts"`

@@ -7,7 +7,7 @@ import (
 )
 
 // A NodeStatus is what the client knows of one node. It holds nothing secret,
-// and also has a JSON form (R27; docs/output.md).
+// and also has a JSON form (R27; docs/cli.md).
 type NodeStatus struct {
 	Addr string // without credentials
 	// State is NodeUp, NodeDown, NodeDialing, NodeFencing, NodePaying, NodeShed

@@ -16,8 +16,8 @@
 //     of a quarantined node still count (R10, R23).
 //   - Numbers gives attempts their fencing numbers. A Record is what a node
 //     remembers of them, and Floors decides which nodes count, and which floor
-//     a node gets that forgot them (docs/fencing.md). Clocks is the nodes'
-//     time.
+//     a node gets that forgot them (docs/internals/fencing.md). Clocks is the
+//     nodes' time.
 //   - Renewal is the state of one lock that is held and renewed (R10, R13). It
 //     is also a value.
 //   - WorthHandingOver and Young decide whether a lock passes to the next

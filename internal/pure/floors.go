@@ -3,9 +3,9 @@ package pure
 import "time"
 
 // Floors is what one client knows of the floors that its nodes give their
-// fencing numbers (docs/fencing.md), and decides when a node that lost its
-// memory gets a new one, and which. Sight, Part, Blind, Ordered and Answered
-// are events.
+// fencing numbers (docs/internals/fencing.md). It decides when a node that lost
+// its memory gets a new one, and which. Sight, Part, Blind, Ordered and
+// Answered are events.
 //
 // A node is sealed if the process that runs there was given a floor. Only then
 // does its grant of a number count. A node that is not may be given one once

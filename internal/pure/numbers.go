@@ -7,10 +7,11 @@ import (
 )
 
 // Numbers gives the attempts of one client their fencing numbers
-// (docs/fencing.md). A number is the time in microseconds, by the nodes'
-// clocks, so that it is most often higher than those of other clients. Where it
-// is not, the nodes say so, and the next one is. Nothing but the number of
-// rounds depends on a clock. Its methods may be called by several goroutines.
+// (docs/internals/fencing.md). A number is the time in microseconds, by the
+// nodes' clocks, so that it is most often higher than those of other clients.
+// Where it is not, the nodes say so, and the next one is. Nothing but the
+// number of rounds depends on a clock. Its methods may be called by several
+// goroutines.
 type Numbers struct {
 	zero  time.Time    // with both clocks
 	ahead atomic.Int64 // of the nodes' clocks to this one, in microseconds

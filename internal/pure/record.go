@@ -7,7 +7,7 @@ import (
 )
 
 // A Record is what a node remembers of the fencing numbers that it granted, for
-// all resources together (docs/fencing.md). It is stored as text:
+// all resources together (docs/internals/fencing.md). It is stored as text:
 // "redlock-fence 1 run_id=… floor=… period=20417 cur=… prev=…".
 type Record struct {
 	// Run is the name of the process that the floor was given to, "-" if its

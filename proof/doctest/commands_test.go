@@ -33,6 +33,4 @@ var notRun = map[string]string{
 	"make soak FOR=8h":                 "eight hours",
 	"make decoder":                     "minutes; CI runs a shorter form",
 	"make peers":                       "ten minutes",
-	"go run ./proof/mutants -only 'fence|debt'": "minutes",
-	"go run ./proof/mutants -only token -v":     "minutes",
 }

@@ -1,7 +1,7 @@
 package history
 
-// Fencing numbers (docs/fencing.md): if a lock was granted before another
-// attempt for its resource began, that one's number is higher, and no two locks
+// Fencing numbers (docs/internals/fencing.md): if a lock was granted before
+// another attempt for its resource began, that one's number is higher, and no two locks
 // of a resource have the same.
 
 // An order is what was seen of the numbers. Its memory is bounded by the number

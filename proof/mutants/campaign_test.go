@@ -263,7 +263,8 @@ func TestOutputsAreJudged(t *testing.T) {
 	}
 }
 
-// rules matches one rule or several: R1 to R33, and F1 to F4 of docs/fencing.md.
+// rules matches one rule or several: R1 to R33, and F1 to F4 of
+// docs/internals/fencing.md.
 var rules = regexp.MustCompile(`^[FR]\d+(, [FR]\d+)*$`)
 
 // Every mutant of the tree is understood and can be planted: a change to the

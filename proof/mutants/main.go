@@ -7,7 +7,7 @@
 // otherwise a failure would prove nothing. Then it plants one mutant at a time
 // in a copy (plant.go) and runs the tests that it names (campaign.go). Every
 // line that names a killer must be true: a named test that passes is a
-// survivor, whatever else failed. docs/mutants.md says how to add one.
+// survivor, whatever else failed. CONTRIBUTING.md says how to add one.
 //
 // The tree itself is not changed. The exit code is 1 unless everything that the
 // mutants name killed them.

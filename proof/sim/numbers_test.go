@@ -12,8 +12,8 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// Fencing numbers (docs/fencing.md), and locks on several resources. Some
-// clients have Config.Fenced, and contend with the others.
+// Fencing numbers (docs/internals/fencing.md), and locks on several resources.
+// Some clients have Config.Fenced, and contend with the others.
 
 var acquireFencedDigest, acquireAllDigest, releaseAllDigest = redistest.SHA1(lua.AcquireFenced),
 	redistest.SHA1(lua.AcquireAll), redistest.SHA1(lua.ReleaseAll)

@@ -1,6 +1,6 @@
 /*
- * Order: the numbers of fenced locks on one resource over N nodes (docs/fencing.md). If a hold was complete before another's
- * attempt began, its number is the lower one; no two holds have the same number. That must be so whatever happens to time
+ * Order: the numbers of fenced locks on one resource over N nodes (docs/internals/fencing.md). If a hold was
+ * complete before another's attempt began, its number is the lower one; no two holds have the same number. That must be so whatever happens to time
  * and exclusion: keys vanish at any moment, so the lock's key is left out, and every node is free for every attempt.
  *
  * The world is made as bad as the conditions F1 to F4 allow:

@@ -8,7 +8,7 @@ import (
 
 // writeCSV prints one row per run, under a row of names. Scripts read them: new
 // columns go to the end, and none is renamed. Names are those of the JSON
-// result, joined with "_" where it nests (docs/output.md).
+// result, joined with "_" where it nests (docs/cli.md).
 func (r result) writeCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
 	header := []string{"impl", "backend", "n", "clients", "loop", "rate", "duration_s", "pairs"}
