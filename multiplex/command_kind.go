@@ -1,6 +1,10 @@
 package multiplex
 
-import "github.com/redmux/redmux/resp"
+import (
+	"sync"
+
+	"github.com/redmux/redmux/resp"
+)
 
 // A Kind says what the replies to a command mean. ClaimKind, ExtendKind and
 // ReleaseKind begin with it.
@@ -44,6 +48,8 @@ type ClaimKind struct {
 	// Placing marks commands whose refusals are wanted from a quorum of nodes:
 	// see the Mode of that name.
 	Placing bool
+
+	lazy lazyVerb
 }
 
 // An ExtendKind describes commands about a key that is held, other than its
@@ -57,6 +63,8 @@ type ExtendKind struct {
 	// Creates marks a script that may set a key that was not there. Like a
 	// claim, it is never retried after NOSCRIPT.
 	Creates bool
+
+	lazy lazyVerb
 }
 
 // A ReleaseKind describes commands that undo a claim. They are accepted when
@@ -74,6 +82,8 @@ type ReleaseKind struct {
 	// Behind places the command behind those that wait to be merged, because it
 	// may undo one of them and must not overtake it.
 	Behind bool
+
+	lazy, alone lazyVerb
 }
 
 // A Merger makes one command of several of the same kind.
@@ -87,6 +97,8 @@ type Merger struct {
 	// all merged commands follow, then the rest of all, in the same order; see
 	// Encoded.Key. The rest of a command with several keys follows as often.
 	AppendHead func(dst []byte, n int) []byte
+
+	lazy lazyVerb
 }
 
 // maxMerged bounds the keys of commands that travel as one.
@@ -118,46 +130,21 @@ func (f *Form) Append(dst []byte, command Encoded) []byte {
 	return append(dst, f.Tail...)
 }
 
-// A verb is what a round does. It claims if neither extend nor release is set.
+// A verb is what the engine asks of a kind: the same questions of all kinds,
+// answered once for each. It does not change.
 type verb struct {
-	kind    *Kind
-	claim   *ClaimKind // nil for a carrier, see placeMergedLocked
-	extend  *ExtendKind
-	release *ReleaseKind
-	alone   bool // it is not merged, whatever its kind
-}
-
-func (k *ClaimKind) verb() verb { return verb{kind: &k.Kind, claim: k} }
-
-func (k *ExtendKind) verb() verb { return verb{kind: &k.Kind, extend: k} }
-
-func (k *ReleaseKind) verb() verb { return verb{kind: &k.Kind, release: k} }
-
-func (v *verb) claims() bool { return v.extend == nil && v.release == nil }
-
-// numbered reports whether the command gives keys fencing numbers.
-func (v *verb) numbered() bool { return v.claim != nil && v.claim.Numbered }
-
-// mode says when the round is decided.
-func (v *verb) mode() Mode {
-	switch {
-	case v.claim != nil && v.claim.Placing:
-		return Placing
-	case v.claims():
-		return Claiming
-	}
-	return Confirming
-}
-
-// native returns the native forms of the command.
-func (v *verb) native() []Form {
-	switch {
-	case v.claim != nil:
-		return v.claim.Native
-	case v.release != nil:
-		return v.release.Native
-	}
-	return nil
+	judge    func(resp.Value) Vote
+	script   bool // see Kind.Script
+	claims   bool // it is a ClaimKind's
+	releases bool // it is a ReleaseKind's
+	creates  bool // the command may set a key that was not there
+	numbered bool // see ClaimKind.Numbered
+	tells    bool // see ClaimKind.Telling
+	behind   bool // see ReleaseKind.Behind
+	kept     bool // the command may be sent again, or in another form
+	mode     Mode
+	native   []Form
+	merger   *Merger // nil for a command that travels alone
 }
 
 // telling reports whether a refusal of the command, sent in a form or as given,
@@ -166,18 +153,54 @@ func (v *verb) telling(form *Form) bool {
 	if form != nil {
 		return form.Telling
 	}
-	return v.claim != nil && v.claim.Telling
+	return v.tells
 }
 
-// merger returns what merges the command with others; nil if it travels alone.
-func (v *verb) merger() *Merger {
-	switch {
-	case v.alone:
-		return nil
-	case v.release != nil:
-		return v.release.Merger
-	case v.extend != nil:
-		return v.extend.Merger
-	}
-	return nil
+// A lazyVerb is a verb that is made when it is first used.
+type lazyVerb struct {
+	once sync.Once
+	made verb
+}
+
+func (l *lazyVerb) get(of func() verb) *verb {
+	l.once.Do(func() { l.made = of() })
+	return &l.made
+}
+
+func (k *ClaimKind) verb() *verb {
+	return k.lazy.get(func() verb {
+		v := verb{
+			judge: k.Judge, script: k.Script, claims: true, creates: true, numbered: k.Numbered, tells: k.Telling,
+			kept: k.Script || len(k.Native) > 0, native: k.Native, mode: Claiming,
+		}
+		if k.Placing {
+			v.mode = Placing
+		}
+		return v
+	})
+}
+
+func (k *ExtendKind) verb() *verb {
+	return k.lazy.get(func() verb {
+		return verb{judge: k.Judge, script: k.Script, creates: k.Creates, kept: k.Script, mode: Confirming, merger: k.Merger}
+	})
+}
+
+func (k *ReleaseKind) verb() *verb {
+	return k.lazy.get(func() verb {
+		v := *k.unmerged()
+		v.merger = k.Merger
+		return v
+	})
+}
+
+// unmerged returns the verb of a release that is not merged, whatever its kind.
+func (k *ReleaseKind) unmerged() *verb {
+	return k.alone.get(func() verb {
+		return verb{judge: k.Judge, script: k.Script, releases: true, behind: k.Behind, kept: true, native: k.Native, mode: Confirming}
+	})
+}
+
+func (m *Merger) verb() *verb {
+	return m.lazy.get(func() verb { return verb{judge: m.Judge, script: m.Script, mode: Confirming} })
 }

@@ -33,7 +33,7 @@ type Group struct {
 	live      Set       // nodes that get new rounds
 	agreed
 	quarantine quarantine
-	fencing    fencing
+	numbering  numbering
 	longest    time.Duration // longest TTL asked for so far, for ledgers
 	changed    chan struct{} // closed and replaced when a node's state changes
 
@@ -57,7 +57,7 @@ type agreed struct {
 	// accepted lists the optional steps of the handshake that all live nodes
 	// accepted; see agreeLocked.
 	accepted []string
-	forsworn []string // names of forms that are not used any more; see forswear
+	banned []string // names of forms that are not used any more; see banForm
 }
 
 // pools hold what is used for a moment. They have guards of their own.
@@ -80,7 +80,7 @@ func New(config Config) (*Group, error) {
 		epoch:      time.Now(),
 		changed:    make(chan struct{}),
 		quarantine: newQuarantine(&config),
-		fencing:    newFencing(&config),
+		numbering:  newNumbering(&config),
 		flusher:    newFlusher(len(config.Nodes)),
 		life:       newLifecycle(),
 		tracker:    new(tracker),
@@ -106,7 +106,7 @@ func New(config Config) (*Group, error) {
 func (g *Group) now() time.Duration { return time.Since(g.epoch) }
 
 // countingLocked returns the nodes whose grants make a lock of any kind.
-func (g *Group) countingLocked() Set { return g.live &^ g.quarantine.nodes &^ g.fencing.floorless }
+func (g *Group) countingLocked() Set { return g.live &^ g.quarantine.nodes &^ g.numbering.floorless }
 
 // notifyLocked wakes the goroutines that wait for a change of a node's state.
 func (g *Group) notifyLocked() {

@@ -66,9 +66,7 @@ func (g *Group) Release(ctx context.Context, kind *ReleaseKind, cmd *Command) er
 // enter after that stand behind it on every connection. queued must not wait.
 func (g *Group) HandOver(ctx context.Context, kind *ReleaseKind, cmd *Command, queued func()) error {
 	g.called(ctx)
-	v := kind.verb()
-	v.alone = true
-	p, err := g.enter(ctx, v, cmd, Posting{})
+	p, err := g.enter(ctx, kind.unmerged(), cmd, Posting{})
 	if err != nil {
 		return err
 	}
@@ -85,15 +83,12 @@ func (g *Group) Tell(kind *ReleaseKind, cmd *Command) {
 		return
 	}
 	r := g.log.take(g)
-	lead := g.admitLocked(noCaller, r, kind.verb(), cmd, 1)
+	lead := g.admitLocked(nil, r, kind.unmerged(), cmd, byLog)
 	g.mu.Unlock()
 	if lead {
 		g.flush()
 	}
 }
-
-// noCaller, which is nil, is the context of a round that no caller waits for.
-var noCaller context.Context
 
 // A place is what a command has got from enter.
 type place struct {
@@ -110,7 +105,7 @@ func (g *Group) outcome(p place, told func(node int, text []byte)) error {
 	}
 	word := g.await(p.round)
 	err := p.round.outcome(word)
-	if err == ErrRefused && told != nil && p.round.telling(p.round.form) {
+	if err == ErrRefused && told != nil && p.round.verb.telling(p.round.form) {
 		p.round.tell(word, told)
 	}
 	p.round.drop()
@@ -121,13 +116,13 @@ func (g *Group) outcome(p place, told func(node int, text []byte)) error {
 // enter gives a command its place in the log. The posting has no inbox if a
 // caller waits for the outcome. It is no field of the command, which would then
 // escape to the heap.
-func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting) (place, error) {
+func (g *Group) enter(ctx context.Context, v *verb, cmd *Command, posting Posting) (place, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.life.closed() || g.life.refusing() && v.release == nil {
+	if g.life.closed() || g.life.refusing() && !v.releases {
 		return place{}, ErrClosed
 	}
-	if v.release == nil {
+	if !v.releases {
 		needed := g.neededLocked(v)
 		if needed.Len() < g.quorum {
 			if posting.Inbox == nil && g.hopefulLocked(v, cmd.TTL) {
@@ -141,7 +136,7 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 			return place{}, ErrOverloaded
 		}
 	}
-	if v.claims() {
+	if v.claims {
 		g.life.claims.Add(1)
 	}
 	r := g.log.take(g)
@@ -153,7 +148,7 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 		g.flusher.entered.Add(1)
 	}
 	receipt := Receipt{Sent: g.live, Pos: g.log.head, Doubted: g.quarantine.nodes & g.live}
-	lead := g.admitLocked(ctx, r, v, cmd, 2)
+	lead := g.admitLocked(ctx, r, v, cmd, byLog+byCaller)
 	return place{r, receipt, lead}, nil
 }
 
@@ -161,7 +156,7 @@ func (g *Group) enter(ctx context.Context, v verb, cmd *Command, posting Posting
 // too few nodes are up, and enough might be in a moment, it waits for them. The
 // wait for nodes and the wait for votes together are bounded by the vote
 // timeout (R26).
-func (g *Group) enterOpen(ctx context.Context, v verb, cmd *Command) (place, error) {
+func (g *Group) enterOpen(ctx context.Context, v *verb, cmd *Command) (place, error) {
 	if err := ctx.Err(); err != nil {
 		return place{}, err
 	}
@@ -206,10 +201,13 @@ func (g *Group) isBehindLocked(needed Set) bool {
 	return (needed &^ g.flusher.behind).Len() < g.quorum
 }
 
+// Who holds a round at first: the log, and the caller that reads the outcome.
+const byLog, byCaller int32 = 1, 1
+
 // admitLocked readies a round and puts it into the log, or among those that the
 // next flush merges. It reports whether the caller now has the flusher's role.
-// holders is 1 for the log alone, and 2 if the outcome is read as well.
-func (g *Group) admitLocked(ctx context.Context, r *round, v verb, cmd *Command, holders int32) (lead bool) {
+// The context is nil if no caller waits for the round.
+func (g *Group) admitLocked(ctx context.Context, r *round, v *verb, cmd *Command, holders int32) (lead bool) {
 	r.begin(v, g.now(), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
 	posted := r.unusual && r.posting.Inbox != nil
@@ -217,12 +215,12 @@ func (g *Group) admitLocked(ctx context.Context, r *round, v verb, cmd *Command,
 		r.postLocked()
 	}
 	g.longest = max(g.longest, cmd.TTL)
-	if v.release != nil || v.kind.Script || len(v.native()) > 0 {
+	if v.kept {
 		r.command = append(r.command[:0], cmd.Bytes...)
 		r.key = cmd.Key
 	}
 	g.wakeWatchLocked(r)
-	if v.merger() != nil && (posted || ctx != nil && ctx.Err() == nil) {
+	if v.merger != nil && (posted || ctx != nil && ctx.Err() == nil) {
 		g.gathering.rounds = append(g.gathering.rounds, r)
 		if posted {
 			g.gathering.posted += len(cmd.Bytes)
@@ -230,7 +228,7 @@ func (g *Group) admitLocked(ctx context.Context, r *round, v verb, cmd *Command,
 		}
 		return g.takeFlushLocked()
 	}
-	if v.release != nil && v.release.Behind {
+	if v.behind {
 		g.packLocked()
 	}
 	return g.placeLocked(r, cmd.Bytes) && !posted && g.takeFlushLocked()

@@ -105,7 +105,7 @@ const anyTTL = 10 * time.Second
 // cut the second wait short.
 func (g *Group) wind(ctx context.Context) error {
 	g.mu.Lock()
-	g.endRoundsLocked(func(r *round) bool { return r.release == nil })
+	g.endRoundsLocked(func(r *round) bool { return !r.verb.releases })
 	g.mu.Unlock()
 	g.Flush() // writes what was posted
 	begun := g.now()

@@ -258,9 +258,8 @@ func TestWhatIsBehindStandsBehindWhatWaitsToBeMerged(t *testing.T) {
 		for i := range 2 {
 			require.NoError(t, c.postRelease(inbox, fmt.Sprint("k", i), l.receipts[i], i))
 		}
-		behind := *releaseKind
-		behind.Behind = true
-		err := c.group.Release(background, &behind, &Command{Encoded: raw(releaseCommand("k2", "t")), TTL: long, Receipt: l.receipts[2]})
+		behind := &ReleaseKind{Kind: scripted, Behind: true}
+		err := c.group.Release(background, behind, &Command{Encoded: raw(releaseCommand("k2", "t")), TTL: long, Receipt: l.receipts[2]})
 		require.NoError(t, err)
 		take(t, inbox, 2)
 		lines := story(c.nodes[0])[before:]

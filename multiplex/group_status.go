@@ -70,7 +70,7 @@ func (g *Group) Nodes() []Status {
 		}
 		n.tellTrustLocked(&s, g.now())
 		s.Warnings = n.warningsLocked()
-		if s.State == Up && g.fencing.floorless.Has(n.index) {
+		if s.State == Up && g.numbering.floorless.Has(n.index) {
 			s.Warnings = append(s.Warnings, errtext.Text(n.floorlessLocked().err))
 		}
 		all = append(all, s)

@@ -50,7 +50,7 @@ func (g *Group) unsettledLocked(within time.Duration) bool {
 		case !g.live.Has(i):
 		case g.config.sealed() && g.quarantine.deployment.Open(i, now):
 			return true
-		case (settles || !g.quarantine.strangers.Has(i)) && !g.fencing.floorless.Has(i) && left <= within:
+		case (settles || !g.quarantine.strangers.Has(i)) && !g.numbering.floorless.Has(i) && left <= within:
 			soon |= setOf(i)
 		}
 	}
@@ -118,17 +118,17 @@ func (g *Group) absentLocked(counting Set) error {
 // extension may count on a quarantined node if the key is older than the
 // quarantine (see round.void), unless the client does not know which deployment
 // is its own.
-func (g *Group) neededLocked(v verb) Set {
-	if v.claims() || g.quarantine.rivals {
+func (g *Group) neededLocked(v *verb) Set {
+	if v.claims || g.quarantine.rivals {
 		return g.live &^ g.voidLocked(v)
 	}
 	return g.live
 }
 
 // voidLocked returns the nodes whose grants of a claim do not count.
-func (g *Group) voidLocked(v verb) Set {
-	if v.numbered() {
-		return g.quarantine.nodes | g.fencing.floorless
+func (g *Group) voidLocked(v *verb) Set {
+	if v.numbered {
+		return g.quarantine.nodes | g.numbering.floorless
 	}
 	return g.quarantine.nodes
 }
@@ -140,7 +140,7 @@ var errReturning = errors.New("multiplex: nodes are being dialed again")
 // returningLocked returns the nodes whose connection ended a moment ago, whose
 // first attempt to reconnect has not failed, and that would count for a command
 // if it succeeds.
-func (g *Group) returningLocked(v verb, ttl time.Duration) Set {
+func (g *Group) returningLocked(v *verb, ttl time.Duration) Set {
 	var s Set
 	now := g.now()
 	for i, n := range g.nodes {
@@ -148,7 +148,7 @@ func (g *Group) returningLocked(v verb, ttl time.Duration) Set {
 			s |= setOf(i)
 		}
 	}
-	if v.claims() {
+	if v.claims {
 		s &^= g.voidLocked(v)
 	}
 	return s
@@ -156,7 +156,7 @@ func (g *Group) returningLocked(v verb, ttl time.Duration) Set {
 
 // hopefulLocked reports whether the nodes that count for a command and those
 // that may return in a moment are a quorum.
-func (g *Group) hopefulLocked(v verb, ttl time.Duration) bool {
+func (g *Group) hopefulLocked(v *verb, ttl time.Duration) bool {
 	return (g.neededLocked(v) | g.returningLocked(v, ttl)).Len() >= g.quorum
 }
 
@@ -164,7 +164,7 @@ func (g *Group) hopefulLocked(v verb, ttl time.Duration) bool {
 // returns nil. It gives up with absentLocked's error once no quorum can count
 // or the nodes' vote timeout has passed since the given time, with the
 // context's error if ctx ends, and with ErrClosed.
-func (g *Group) awaitReturn(ctx context.Context, v verb, ttl, since time.Duration) error {
+func (g *Group) awaitReturn(ctx context.Context, v *verb, ttl, since time.Duration) error {
 	var timer *time.Timer
 	for {
 		g.mu.Lock()

@@ -53,7 +53,7 @@ func (g *Group) agreeLocked() {
 // or nil.
 func (g *Group) formForLocked(native []Form) *Form {
 	for i := range native {
-		if f := &native[i]; slices.Contains(g.accepted, f.Name) && !slices.Contains(g.forsworn, f.Name) {
+		if f := &native[i]; slices.Contains(g.accepted, f.Name) && !slices.Contains(g.banned, f.Name) {
 			return f
 		}
 	}
@@ -66,5 +66,5 @@ func (g *Group) formOfLocked(r *round) *Form {
 	if r.key.To == 0 {
 		return nil
 	}
-	return g.formForLocked(r.native())
+	return g.formForLocked(r.verb.native)
 }

@@ -426,7 +426,7 @@ func TestCureOfASurpriseFails(t *testing.T) {
 		v, ok, err := reader.Next()
 		require.True(t, ok && err == nil)
 		require.False(t, n.errorToNative(r, v), "no room: the reply counts as a refusal")
-		require.NoError(t, n.count(r, nil, v))
+		require.NoError(t, n.handleReply(r, nil, v))
 		c.group.mu.Lock()
 		n.lane.queued = nil
 		require.Len(t, n.ledger.Debts, 1)

@@ -35,9 +35,9 @@ func (g *Group) alikeLocked(rounds []*round) int {
 		return 1
 	}
 	n, keys := 1, first.key.count()
-	for ; n < len(rounds) && rounds[n].merger() == first.merger(); n++ {
+	for ; n < len(rounds) && rounds[n].verb.merger == first.verb.merger; n++ {
 		r := rounds[n]
-		if r.kind != first.kind && g.formOfLocked(r) != nil {
+		if r.verb != first.verb && g.formOfLocked(r) != nil {
 			break
 		}
 		if keys += r.key.count(); keys > maxMerged {
@@ -61,12 +61,12 @@ func (g *Group) placeMergedLocked(parts []*round) {
 		}
 		return
 	}
-	g.log.claims = g.log.claims || parts[0].release == nil
-	merger := parts[0].merger()
+	g.log.claims = g.log.claims || !parts[0].verb.releases
+	merger := parts[0].verb.merger
 	c := g.log.takeCarrier(g)
 	// The first was queued first, so the carrier is as old as the oldest of
 	// them.
-	c.begin(verb{kind: &merger.Kind}, parts[0].at, parts[0].ttl, Receipt{}, 1)
+	c.begin(merger.verb(), parts[0].at, parts[0].ttl, Receipt{}, 1)
 	c.word.Store(decided) // no caller waits for the carrier itself
 	c.parts = append(c.parts, parts...)
 	g.log.push(c, nil)
@@ -79,7 +79,7 @@ func (r *round) appendCommand(dst []byte) []byte {
 	if !r.carrier {
 		return append(dst, r.command...)
 	}
-	dst = r.parts[0].merger().AppendHead(dst, keysOf(r.parts))
+	dst = r.parts[0].verb.merger.AppendHead(dst, keysOf(r.parts))
 	for _, p := range r.parts {
 		dst = append(dst, p.command[p.key.From:p.key.To]...)
 	}

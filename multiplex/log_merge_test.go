@@ -444,14 +444,13 @@ func TestMergedKeysArriveWhole(t *testing.T) {
 // Each kind is merged by its own merger.
 func TestMergersAreNotMixed(t *testing.T) {
 	const otherSource = "release many, otherwise"
-	other := *mergingKind
-	other.Merger = mergerOf(otherSource)
+	other := &ReleaseKind{Kind: scripted, Merger: mergerOf(otherSource)}
 	inMergingBubble(t, 1, func(t *testing.T, c *cluster) {
 		l := c.lock(6)
 		errs := c.gather(6, func(i int) error {
 			kind, key := mergingKind, fmt.Sprint("k", i)
 			if i >= 3 {
-				kind = &other
+				kind = other
 			}
 			err := c.group.Release(background, kind, &Command{
 				Encoded: encodedRelease(key, "t"), TTL: long, Receipt: l.receipts[i],

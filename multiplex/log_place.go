@@ -3,16 +3,16 @@ package multiplex
 // placeLocked fails the votes of nodes that are not up or do not count, and
 // puts the round into the log. It returns false if no node is up.
 func (g *Group) placeLocked(r *round, command []byte) bool {
-	if missing := All(g.size) &^ g.live; missing|g.quarantine.nodes|g.fencing.floorless != 0 {
+	if missing := All(g.size) &^ g.live; missing|g.quarantine.nodes|g.numbering.floorless != 0 {
 		g.failMissingLocked(r, missing)
 	}
 	if g.live == 0 {
 		r.drop() // the hold that the ring would have
 		return false
 	}
-	g.log.claims = g.log.claims || r.release == nil
+	g.log.claims = g.log.claims || !r.verb.releases
 	r.form = g.formOfLocked(r)
-	if r.telling(r.form) && r.texts == nil {
+	if r.verb.telling(r.form) && r.texts == nil {
 		r.texts = new(texts)
 	}
 	if r.form != nil {

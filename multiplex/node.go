@@ -15,7 +15,7 @@ import (
 // conn, server and life are written under the group's mutex and only by the
 // owner goroutine, so that goroutine may read them without the mutex. There are
 // two exceptions, which the owner must not read without the mutex: shedLocked
-// changes the life of a node that is up, and unlearn clears accepted steps in
+// changes the life of a node that is up, and dropForm clears accepted steps in
 // server.
 type node struct {
 	group *Group

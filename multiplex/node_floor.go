@@ -14,9 +14,9 @@ import (
 // lost its memory has no floor, and does not count, until it was given one that
 // makes up for what it forgot. pure.Floors decides when, and which.
 
-// A fencing is what the group knows of the nodes' fencing numbers. The group's
+// A numbering is what the group knows of the nodes' fencing numbers. The group's
 // mutex guards it.
-type fencing struct {
+type numbering struct {
 	// floorless is the set of nodes whose grants of numbered claims must not
 	// count, whether or not they are live. It is empty without Config.Floors.
 	floorless Set
@@ -25,9 +25,9 @@ type fencing struct {
 	ahead     time.Duration // of most nodes' clocks to this one
 }
 
-func newFencing(config *Config) fencing {
+func newNumbering(config *Config) numbering {
 	n := len(config.Nodes)
-	f := fencing{floors: pure.NewFloors(n), clocks: make(pure.Clocks, n)}
+	f := numbering{floors: pure.NewFloors(n), clocks: make(pure.Clocks, n)}
 	if config.numbered() {
 		f.floorless = All(n)
 	}
@@ -51,9 +51,9 @@ func (n *node) sightFloorLocked(l *look, now time.Duration) {
 	if proved && seal.Identity == who && !g.quarantine.nodes.Has(n.index) {
 		s.Proof = l.seal
 	}
-	g.fencing.floors.Sight(n.index, s, l.asked, now, g.nodesTimeLocked(now).UnixMicro())
+	g.numbering.floors.Sight(n.index, s, l.asked, now, g.nodesTimeLocked(now).UnixMicro())
 	if g.config.OnNumber != nil {
-		g.config.OnNumber(g.fencing.floors.Common())
+		g.config.OnNumber(g.numbering.floors.Common())
 	}
 	g.judgeFloorsLocked()
 	g.giveFloorsLocked()
@@ -62,19 +62,19 @@ func (n *node) sightFloorLocked(l *look, now time.Duration) {
 // judgeFloorsLocked makes the group's set follow what is known of the nodes. A
 // node is what it was until it was looked at.
 func (g *Group) judgeFloorsLocked() {
-	floorless := g.fencing.floorless
+	floorless := g.numbering.floorless
 	for i := range g.nodes {
 		switch {
-		case g.fencing.floors.Sealed(i):
+		case g.numbering.floors.Sealed(i):
 			floorless &^= setOf(i)
-		case g.fencing.floors.Seen(i):
+		case g.numbering.floors.Seen(i):
 			floorless |= setOf(i)
 		}
 	}
-	if floorless == g.fencing.floorless {
+	if floorless == g.numbering.floorless {
 		return
 	}
-	g.fencing.floorless = floorless
+	g.numbering.floorless = floorless
 	for _, n := range g.nodes {
 		n.trust.shared = nil
 	}
@@ -83,7 +83,7 @@ func (g *Group) judgeFloorsLocked() {
 
 // giveFloorsLocked gives nodes their floors, or looks at the others first.
 func (g *Group) giveFloorsLocked() {
-	f := &g.fencing.floors
+	f := &g.numbering.floors
 	for i, n := range g.nodes {
 		if !g.live.Has(i) {
 			continue
@@ -106,7 +106,7 @@ func (g *Group) giveFloorsLocked() {
 // look.
 func (n *node) giveFloorLocked(floor int64) {
 	g := n.group
-	f := &g.fencing.floors
+	f := &g.numbering.floors
 	q := &inquiry{abandoned: func(*fault) { f.Answered(n.index) }}
 	q.answer = func(_ int, v resp.Value) error {
 		g.mu.Lock()
@@ -137,8 +137,8 @@ func (n *node) floorLost() *fault {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.fencing.floors.Sealed(n.index) {
-		g.fencing.floors.Blind(n.index)
+	if g.numbering.floors.Sealed(n.index) {
+		g.numbering.floors.Blind(n.index)
 		g.judgeFloorsLocked()
 		if g.live.Has(n.index) && !n.trust.looks.Asking {
 			n.lookLocked()
@@ -152,7 +152,7 @@ func (n *node) floorLost() *fault {
 // claim has a number, the node's record and clock are read again soon: it may
 // be this client that is wrong.
 func (n *node) disbelieve(r *round) *fault {
-	if !r.numbered() {
+	if !r.verb.numbered {
 		return placeBeyond
 	}
 	g := n.group
@@ -176,9 +176,9 @@ func (n *node) floorlessLocked() *fault {
 	switch g := n.group; {
 	case n.trust.Run == "" && !g.config.Durable.Has(n.index):
 		return &fault{err: errFloorWithoutRun, tried: g.now()}
-	case g.fencing.floors.Beyond(n.index):
+	case g.numbering.floors.Beyond(n.index):
 		return &fault{err: errFloorBeyond, tried: g.now()}
-	case g.fencing.floors.Learnable(n.index):
+	case g.numbering.floors.Learnable(n.index):
 		return floorIsLearned
 	default:
 		return &fault{err: errFloorLost, tried: g.now()}
@@ -201,13 +201,13 @@ func (n *node) readClockLocked(clock time.Time, asked time.Duration) {
 	}
 	now := g.now()
 	here := g.epoch.Round(0).Add((asked + now) / 2) // the epoch by its wall clock
-	g.fencing.ahead = g.fencing.clocks.Take(n.index, pure.Reading{Ahead: clock.Sub(here), Trip: now - asked, At: now})
-	g.config.OnClock(g.fencing.ahead)
+	g.numbering.ahead = g.numbering.clocks.Take(n.index, pure.Reading{Ahead: clock.Sub(here), Trip: now - asked, At: now})
+	g.config.OnClock(g.numbering.ahead)
 }
 
 // nodesTimeLocked returns the time by most nodes' clocks.
 func (g *Group) nodesTimeLocked(now time.Duration) time.Time {
-	return g.epoch.Round(0).Add(now + g.fencing.ahead)
+	return g.epoch.Round(0).Add(now + g.numbering.ahead)
 }
 
 // tellClock reads the reply to TIME.

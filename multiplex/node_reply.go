@@ -20,7 +20,7 @@ func (n *node) drain(c *conn.Conn, now time.Duration) error {
 	for {
 		v, ok, err := c.Next()
 		if err != nil {
-			n.forswear()
+			n.banForm()
 			return err
 		}
 		if !ok {
@@ -73,7 +73,7 @@ func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 		n.pos++ // the vote is counted, or comes with the reply to the script
 		return nil
 	}
-	if v.IsError() && conn.ClassOf(v) == conn.ClassNoScript && r.kind.Script && n.cure(r, conn.ClassNoScript) {
+	if v.IsError() && conn.ClassOf(v) == conn.ClassNoScript && r.verb.script && n.cure(r, conn.ClassNoScript) {
 		n.pos++ // the vote comes with the reply to the repeated command
 		return nil
 	}
@@ -84,7 +84,7 @@ func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 			n.sample(max(0, now-r.at))
 		}
 	}
-	if err := n.count(r, r.form, v); err != nil {
+	if err := n.handleReply(r, r.form, v); err != nil {
 		return err
 	}
 	// The vote came before the cursor moves: until then the slot is ours
@@ -103,11 +103,11 @@ func (n *node) sample(d time.Duration) {
 	n.replyTime.Store(int64(pure.Smoothed(old, d)))
 }
 
-// count turns a reply into this node's vote. form is that in which the command
+// handleReply turns a reply into this node's vote. form is that in which the command
 // was sent, nil if it was sent as given. A release that was not answered by an
 // integer becomes a debt (R8). An error means that the reply cannot answer the
 // round (R16).
-func (n *node) count(r *round, form *Form, v resp.Value) error {
+func (n *node) handleReply(r *round, form *Form, v resp.Value) error {
 	if v.IsError() {
 		why := n.refusalOf(v)
 		n.counters.countError(conn.ClassOf(v))
@@ -116,14 +116,14 @@ func (n *node) count(r *round, form *Form, v resp.Value) error {
 			n.warnOfMove(why)
 		}
 		for _, m := range r.members() {
-			n.refuse(m, why, gone)
+			n.failVote(m, why, gone)
 		}
 		return nil
 	}
 	if r.carrier {
-		return n.countMerged(r, v)
+		return n.handleMerged(r, v)
 	}
-	judge := r.kind.Judge
+	judge := r.verb.judge
 	if form != nil && form.Judge != nil {
 		judge = form.Judge
 	}
@@ -131,25 +131,25 @@ func (n *node) count(r *round, form *Form, v resp.Value) error {
 	if vote == Alien {
 		return fmt.Errorf("%w: type %q", ErrUnexpected, v.Type())
 	}
-	if vote == Refused && r.telling(form) {
+	if vote == Refused && r.verb.telling(form) {
 		r.texts.keep(n.index, v) // before the vote, which publishes it
 	}
-	n.confirm(r, vote)
+	n.acceptVote(r, vote)
 	return nil
 }
 
 var errResults = errors.New("not one result for each key of what was merged")
 
-// countMerged turns the array that answers a carrier into this node's vote on
+// handleMerged turns the array that answers a carrier into this node's vote on
 // each part. It checks the whole array before the first vote, since a reply
 // that cannot be the answer is no vote (R16).
-func (n *node) countMerged(r *round, v resp.Value) error {
+func (n *node) handleMerged(r *round, v resp.Value) error {
 	if v.Type() != resp.Array || v.IsNull() || v.Len() != keysOf(r.parts) {
 		return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
 	}
 	votes := n.votes[:0]
 	for element := range v.Elements() {
-		vote := r.kind.Judge(element)
+		vote := r.verb.judge(element)
 		if _, odd := element.Attributes(); odd || vote == Alien {
 			return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
 		}
@@ -159,10 +159,10 @@ func (n *node) countMerged(r *round, v resp.Value) error {
 		keys := p.key.count()
 		vote := together(votes[:keys])
 		if votes = votes[keys:]; vote == Failed {
-			n.refuse(p, keyFault, false)
+			n.failVote(p, keyFault, false)
 			continue
 		}
-		n.confirm(p, vote)
+		n.acceptVote(p, vote)
 	}
 	return nil
 }
@@ -180,26 +180,26 @@ func together(votes []Vote) Vote {
 	return Granted
 }
 
-// confirm counts a vote that the node gave.
-func (n *node) confirm(r *round, vote Vote) {
+// acceptVote counts a vote that the node gave.
+func (n *node) acceptVote(r *round, vote Vote) {
 	if n.previous.unfenced.End > 0 && n.previous.unfenced.Has(r.receipt.Pos) && r.owedBy(n.index) {
 		n.doubt(r)
 	}
-	if (vote == Granted && r.claims() || vote == Restored) && (n.pos < n.voids || n.repeated && n.voids > 0) {
-		n.cast(r, Failed, flushed)
+	if (vote == Granted && r.verb.claims || vote == Restored) && (n.pos < n.voids || n.repeated && n.voids > 0) {
+		n.recordVote(r, Failed, flushed)
 		return
 	}
 	switch vote {
 	case Restored:
 		vote = n.judgeRestored(r)
 	case Floorless:
-		n.cast(r, Failed, n.floorLost())
+		n.recordVote(r, Failed, n.floorLost())
 		return
 	case Beyond:
-		n.cast(r, Failed, n.disbelieve(r))
+		n.recordVote(r, Failed, n.disbelieve(r))
 		return
 	}
-	n.cast(r, vote, nil)
+	n.recordVote(r, vote, nil)
 }
 
 // judgeRestored returns the vote of a node that set a missing key again. If the
@@ -215,20 +215,20 @@ func (n *node) judgeRestored(r *round) Vote {
 	return Refused
 }
 
-// refuse counts an error as a failed vote. A release is then owed and tried
+// failVote counts an error as a failed vote. A release is then owed and tried
 // again soon (R8), unless the key is gone from this node.
-func (n *node) refuse(r *round, why *fault, gone bool) {
+func (n *node) failVote(r *round, why *fault, gone bool) {
 	if !gone && r.owedBy(n.index) {
 		n.group.mu.Lock()
 		n.oweLocked(r, n.group.now()+pure.RefusedFirst)
 		n.group.mu.Unlock()
 	}
-	n.cast(r, Failed, why)
+	n.recordVote(r, Failed, why)
 }
 
-// cast gives this node's vote to a round and counts it. The caller must be the
+// recordVote gives this node's vote to a round and counts it. The caller must be the
 // goroutine that reads this node.
-func (n *node) cast(r *round, v Vote, why *fault) {
+func (n *node) recordVote(r *round, v Vote, why *fault) {
 	b := &n.counters.batch
 	if !r.vote(n.index, v, why) {
 		b.late++
@@ -261,7 +261,7 @@ func (n *node) laneReply(v resp.Value) error {
 	switch e.purpose {
 	case again:
 		n.repeated = true
-		err := n.count(e.round, nil, v)
+		err := n.handleReply(e.round, nil, v)
 		n.repeated = false
 		if err != nil {
 			n.fail(e.round, ended(err))

@@ -20,7 +20,7 @@ func (n *node) cure(r *round, why conn.Class) bool {
 	if !n.loadScriptsLocked() {
 		return false
 	}
-	if r.creates() {
+	if r.verb.creates {
 		g.promptLocked()
 		return false
 	}
@@ -63,20 +63,20 @@ func (n *node) errorToNative(r *round, v resp.Value) bool {
 	switch class {
 	case conn.ClassWrongType:
 		n.counters.countError(class)
-		n.confirm(r, Refused)
+		n.acceptVote(r, Refused)
 		return true
 	case conn.ClassUnknownCommand, conn.ClassNoPerm, conn.ClassOther:
 		if class != conn.ClassOther || isSyntaxError(v) {
-			n.unlearn(r.form)
+			n.dropForm(r.form)
 		}
-		return !r.creates() && n.cure(r, class)
+		return !r.verb.creates && n.cure(r, class)
 	}
 	return false
 }
 
-// unlearn records that the server no longer supports a form that it accepted in
+// dropForm records that the server no longer supports a form that it accepted in
 // the handshake.
-func (n *node) unlearn(f *Form) {
+func (n *node) dropForm(f *Form) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,11 +84,11 @@ func (n *node) unlearn(f *Form) {
 	g.agreeLocked()
 }
 
-// forswear makes the group leave a form of claims for good if its reply could
+// banForm makes the group leave a form of claims for good if its reply could
 // not be read. The reply is a text that any program may have written, and one
 // that is longer than a reply may be ends the connection (R32): another claim
 // of the same key must not end the next one.
-func (n *node) forswear() {
+func (n *node) banForm() {
 	if n.laneNext.Load() == n.pos || n.pos >= n.sent.Load() {
 		return // the reply was another's, or nothing was asked
 	}
@@ -99,7 +99,7 @@ func (n *node) forswear() {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.forsworn = append(g.forsworn, f.Name)
+	g.banned = append(g.banned, f.Name)
 }
 
 // isSyntaxError reports whether an error says that the server knows the command

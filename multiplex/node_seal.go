@@ -268,7 +268,7 @@ func (n *node) tendLocked(now time.Duration) time.Duration {
 	if !n.trust.looks.Asking {
 		n.lookLocked()
 	}
-	n.trust.looks.Plan(!(g.quarantine.nodes | g.fencing.floorless).Has(n.index), now)
+	n.trust.looks.Plan(!(g.quarantine.nodes | g.numbering.floorless).Has(n.index), now)
 	return n.trust.looks.Next
 }
 
@@ -357,7 +357,7 @@ func (n *node) orderLocked(o pure.Order, now time.Duration) {
 		}
 		n.trust.looks.Writing = false
 		g.settleLocked(now)
-		if seal != nil && ok && count == 1 && g.fencing.floorless.Has(n.index) && !n.trust.looks.Asking {
+		if seal != nil && ok && count == 1 && g.numbering.floorless.Has(n.index) && !n.trust.looks.Asking {
 			n.lookLocked() // the seal may be the proof that a floor waits for
 		}
 		return nil

@@ -19,8 +19,8 @@ import (
 func (g *Group) discountLocked(r *round) Set {
 	r.discounted = g.quarantine.nodes & g.live
 	void := r.void()
-	if r.numbered() {
-		void |= g.fencing.floorless & g.live
+	if r.verb.numbered {
+		void |= g.numbering.floorless & g.live
 	}
 	if void == 0 {
 		return 0
@@ -41,7 +41,7 @@ func (n *node) meetLocked(now time.Duration) {
 	n.trust.met = now
 	// What was seen of the deployment may be another process's.
 	n.group.quarantine.deployment.Part(n.index)
-	n.group.fencing.floors.Part(n.index)
+	n.group.numbering.floors.Part(n.index)
 	n.judgeTrustLocked(now)
 	n.trust.warnings = n.group.warningsOf(&n.server)
 	if n.trust.Need > 0 && !n.trust.Durable && n.server.RunID == "" {

@@ -35,8 +35,8 @@ type round struct {
 	// of those in void have failed already; code that sets a key by other means
 	// must check discounted.
 	discounted Set
-	verb
-	group *Group
+	verb       *verb
+	group      *Group
 
 	at      time.Duration // when it was queued, on the group's clock
 	ttl     time.Duration
@@ -70,7 +70,7 @@ type kept struct {
 
 // roundRoom is enough for a script with a key of 120 bytes, and makes a round a
 // whole number of cache lines.
-const roundRoom = 240
+const roundRoom = 272
 
 // carrying is what a carrier carries.
 type carrying struct {
@@ -129,7 +129,7 @@ func (r *round) tallyOf(w uint64) Tally {
 
 func (r *round) verdictOf(w uint64) Verdict {
 	t := r.tallyOf(w)
-	return t.Verdict(r.group.quorum, r.mode())
+	return t.Verdict(r.group.quorum, r.verb.mode)
 }
 
 // vote records one node's answer and reports whether it counted. A vote after
@@ -277,7 +277,7 @@ func (r *round) clear() {
 	if r.unusual {
 		r.posting, r.unusual = Posting{}, false
 	}
-	r.ctx, r.verb, r.receipt, r.discounted = nil, verb{}, Receipt{}, 0
+	r.ctx, r.verb, r.receipt, r.discounted = nil, nil, Receipt{}, 0
 	r.key, r.form = Part{}, nil
 	if cap(r.command) > keepCommand {
 		r.command = r.room[:]
@@ -294,11 +294,12 @@ func (r *round) clear() {
 }
 
 // keepCommand bounds the buffer that a recycled round keeps for its command, so
-// that one long resource name does not cost memory forever (R26).
-const keepCommand = 512
+// that one long resource name does not cost memory forever (R26). append first
+// doubles the room that a round has.
+const keepCommand = 3 * roundRoom
 
 // begin prepares a round before it is published.
-func (r *round) begin(v verb, at, ttl time.Duration, receipt Receipt, holders int32) {
+func (r *round) begin(v *verb, at, ttl time.Duration, receipt Receipt, holders int32) {
 	r.verb, r.at, r.ttl, r.receipt = v, at, ttl, receipt
 	r.holders.Store(holders)
 }
@@ -312,22 +313,17 @@ func (r *round) members() []*round {
 	return r.itself[:]
 }
 
-// creates reports whether the round's command may set a key that was not there.
-func (r *round) creates() bool {
-	return !r.carrier && (r.claims() || r.extend != nil && r.extend.Creates)
-}
-
 // owedBy reports whether the round is a release of a key that this node may
 // hold.
-func (r *round) owedBy(node int) bool { return r.release != nil && r.receipt.Sent.Has(node) }
+func (r *round) owedBy(node int) bool { return r.verb.releases && r.receipt.Sent.Has(node) }
 
 // void returns the quarantined nodes whose votes on the round do not count. For
 // a release there are none: it makes no lock.
 func (r *round) void() Set {
-	if r.release != nil {
+	if r.verb.releases {
 		return 0
 	}
-	return pure.Void(r.claims(), r.discounted, r.receipt.Doubted)
+	return pure.Void(r.verb.claims, r.discounted, r.receipt.Doubted)
 }
 
 // waited returns how long the caller has waited for nodes before.

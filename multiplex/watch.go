@@ -143,7 +143,7 @@ func (g *Group) expireRoundLocked(r *round, now time.Duration, unread Set) time.
 	}
 	w := r.word.Load()
 	patience := pure.VotePatience(g.config.VoteTimeout, r.ttl, r.patience(),
-		r.tallyOf(w).Hinges(g.quorum, r.mode()), pure.Starved(g.watcher.excused, r.at))
+		r.tallyOf(w).Hinges(g.quorum, r.verb.mode), pure.Starved(g.watcher.excused, r.at))
 	var over Set
 	for i, n := range g.nodes {
 		if votedOf(w).Has(i) {
