@@ -157,7 +157,7 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // without such news it tries within a second. If the nodes cannot tell, and
 // after the other errors, it tries again after a random delay that doubles up
 // to 200 ms, unless Config.RetryDelayMin and RetryDelayMax say otherwise. With
-// Config.MaxTries or Config.Poll each caller does so on its own.
+// Config.MaxTries each caller does so on its own.
 //
 // Clients that want a lock again and again get like shares of it: one that had
 // to wait, and calls Acquire again right after its release, lets others try
@@ -198,20 +198,16 @@ func (c *Client) acquireTraced(ctx context.Context, r request) (Lock, error) {
 }
 
 // acquire is Acquire without the tracer. It counts the attempts.
-func (c *Client) acquire(ctx context.Context, r request, tries *int) (Lock, error) {
+func (c *Client) acquire(ctx context.Context, r request, tries *int) (lock Lock, err error) {
 	if c.nested(ctx, &r) {
 		if ctx.Err() != nil {
 			return Lock{}, cancelledError(ctx, nil) // the hold is about to be released
 		}
 		return Lock{}, ErrNested
 	}
-	if r.form != nil {
-		return c.acquireAlone(ctx, r, tries)
-	}
-	if c.config.MaxTries == 0 && !c.config.Poll {
-		return c.acquireInTurn(ctx, r, tries)
-	}
-	return c.acquireByPolling(ctx, r.resource, r.ttl, tries)
+	c.arrives(&r)
+	defer func() { c.departs(&r, err) }()
+	return c.wait(ctx, r, tries)
 }
 
 // failed makes the context's own error a CancelledError, and returns any other

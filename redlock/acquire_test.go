@@ -292,7 +292,7 @@ func TestAContextThatEndsDuringALaterAttempt_R12(t *testing.T) {
 		acquire func(context.Context, *Client) (Lock, error)
 	}{
 		"in turn": {Config{}, plain},
-		"polling": {Config{Poll: true}, plain},
+		"polling": {Config{MaxTries: 1_000_000, RetryDelayMin: time.Millisecond}, plain},
 		"alone":   {Config{}, func(ctx context.Context, c *Client) (Lock, error) { return c.RW("r").Write().Acquire(ctx, time.Minute) }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -135,6 +135,7 @@ func newSeveral(names []string) (*form, error) {
 		seen[name] = true
 	}
 	f.text = strings.Join(f.names, ", ")
+	f.key = queueKey{kind: several, name: fmt.Sprintf("%q", slices.Sorted(slices.Values(f.names)))}
 	return f, nil
 }
 

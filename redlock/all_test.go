@@ -543,7 +543,7 @@ func TestReleaseOfSeveralCallsTheQueues(t *testing.T) {
 		} {
 			lock, err := c.TryAcquireAll(t.Context(), []string{"a", "b"}, 10*time.Second)
 			require.NoError(t, err)
-			w := c.queues.join(request{resource: "b", ttl: time.Second}, ErrHeld, 0)
+			w := c.queues.join(request{resource: "b", ttl: time.Second}, ErrHeld, 0, false)
 			require.False(t, c.queues.isDue(w))
 			require.NoError(t, release(lock))
 			require.True(t, c.queues.isDue(w))

@@ -41,7 +41,7 @@ func TestTheQueueIsGoneWhenACallerJoins(t *testing.T) {
 		lock, err := c.Acquire(&meddling{context.Background(), func() {
 			cancel()
 			require.NoError(t, held.Release(context.Background()))
-			for c.queues.has("r") {
+			for c.queues.has(queueKey{name: "r"}) {
 				time.Sleep(ms)
 			}
 			start = time.Now()
@@ -98,10 +98,10 @@ func TestOneReleaseMakesOneAttempt(t *testing.T) {
 // that was just woken otherwise does not wake for it again.
 func TestACallIsHeardWithWhatItIsFor(t *testing.T) {
 	var qs queues
-	w := qs.join(request{resource: "r"}, ErrHeld, 0)
+	w := qs.join(request{resource: "r"}, ErrHeld, 0, false)
 	require.False(t, qs.isDue(w), "its turn has come, and nothing is due")
 	require.Empty(t, w.call)
-	qs.released("r", nil)
+	qs.released(queueKey{name: "r"}, nil)
 	require.Len(t, w.call, 1)
 	require.True(t, qs.isDue(w))
 	require.Empty(t, w.call)

@@ -28,7 +28,7 @@ import (
 //   - Connecting to the nodes: Username, Password, TLS, NetDial, DialTimeout,
 //     ClientName, ProbeAfter, Portable, Owner.
 //   - Votes and attempts: NodeTimeout, MinValidity, MaxWait, FailFast,
-//     MaxTries, Poll, HandOver, FairLease, RetryDelayMin, RetryDelayMax,
+//     MaxTries, HandOver, FairLease, RetryDelayMin, RetryDelayMax,
 //     Fenced.
 //   - Shutdown and observation: ReleaseOnClose, Logger, Tracer.
 //   - Exceptions: Allow.
@@ -112,15 +112,12 @@ type Config struct {
 	// FailFast makes Acquire return ErrNoQuorum at once. If zero, Acquire
 	// retries (R11).
 	FailFast bool
-	// MaxTries bounds the attempts of one Acquire. Setting it makes Acquire
-	// poll, as Poll does, with delays of 50 to 200 ms unless RetryDelayMin and
-	// RetryDelayMax say otherwise. If zero, only MaxWait and the context bound
-	// the attempts.
+	// MaxTries bounds the attempts of one Acquire. With it, each caller retries
+	// on its own, after random delays of 50 to 200 ms unless RetryDelayMin and
+	// RetryDelayMax say otherwise. If zero, callers wait in turn, the nodes tell
+	// them when a lock may be free, and only MaxWait and the context bound the
+	// attempts.
 	MaxTries int
-	// Poll makes each caller of Acquire retry on its own, after random delays
-	// of up to 200 ms. If zero, callers wait in turn, and the nodes tell them
-	// when a lock may be free.
-	Poll bool
 	// HandOver is how long, after the nodes have granted a lock, callers of
 	// this client that wait for it may pass it on among themselves without
 	// asking the nodes; see Lock.Release and Hold.Release. After that the lock
@@ -135,7 +132,7 @@ type Config struct {
 	// for longer than that, set more. Clients may differ. If zero, 500 ms.
 	FairLease time.Duration
 	// RetryDelayMin and RetryDelayMax bound the random delay before Acquire
-	// retries where the nodes do not tell it when to: with MaxTries or Poll,
+	// retries where the nodes do not tell it when to: with MaxTries,
 	// without a quorum, or over RESP2. The delay is at least twice the usual
 	// time to a quorum, unless that exceeds RetryDelayMax (R11). If
 	// RetryDelayMin is zero, it is 50 ms with MaxTries; otherwise the delays

@@ -38,7 +38,7 @@ import (
 // others, but does not queue. Fair locks have no fencing number: the ticket is
 // none.
 func (c *Client) Fair(name string) Locker {
-	f := &form{kind: fair, names: []string{name}, text: name}
+	f := &form{kind: fair, key: queueKey{kind: fair, name: name}, names: []string{name}, text: name}
 	return Locker{client: c, name: name, try: f, wait: f}
 }
 
@@ -64,9 +64,9 @@ const (
 
 // A turn is the place of one call in a queue. The call's goroutine owns it.
 type turn struct {
-	nodes  int   // of the client
-	waiter Token // names the caller
-	ticket int64
+	nodes  int           // of the client
+	waiter Token         // names the caller
+	ticket int64         // 0 before the first attempt
 	asked  multiplex.Set // nodes that may have it in their queues
 	let    multiplex.Set // those that have said so, with this ticket
 	kept   bool          // that was a quorum
@@ -80,7 +80,7 @@ func (t *turn) waiting() bool { return t != nil && !t.over }
 // queueUp returns the form of a call that waits.
 func (c *Client) queueUp(f *form) *form {
 	own := *f
-	own.turn = &turn{nodes: len(c.config.Nodes), waiter: c.tokens.next(), ticket: c.tickets.Next(time.Now())}
+	own.turn = &turn{nodes: len(c.config.Nodes), waiter: c.tokens.next()}
 	return &own
 }
 
@@ -111,6 +111,9 @@ const fairRounds = 3
 func (c *Client) attemptFair(ctx context.Context, lock *Lock) error {
 	var set [largeRoom]byte
 	t := lock.form.turn
+	if t != nil && t.ticket == 0 {
+		t.ticket = c.tickets.Next(time.Now())
+	}
 	for round := 1; ; round++ {
 		begun := time.Now()
 		err := c.claim(ctx, lock, set[:0])

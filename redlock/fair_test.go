@@ -220,7 +220,7 @@ func TestAWaiterThatDies(t *testing.T) {
 // A waiter keeps its place on a node that misses every other question, whatever
 // wakes the waiter in between.
 func TestAWaiterKeepsItsPlaceThoughQuestionsAreLost(t *testing.T) {
-	for name, config := range map[string]Config{"pushed": {}, "polling": {Poll: true}} {
+	for name, config := range map[string]Config{"pushed": {}, "polling": {MaxTries: 1_000_000, RetryDelayMin: 1}} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
 				held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)

@@ -14,6 +14,7 @@ import (
 // never changes.
 type form struct {
 	kind  formKind
+	key   queueKey
 	names []string // of the resources
 	text  string   // all of them, for people
 
@@ -222,23 +223,96 @@ func (c *Client) tryForm(f *form) acquirer {
 	}
 }
 
-// awaited reports whether a caller waits in a queue for one of the lock's
-// resources.
+// awaited reports whether a caller waits in a queue for the lock, or for one of
+// several resources.
 func (c *Client) awaited(l *Lock) bool {
-	if l.form != nil {
-		return slices.ContainsFunc(l.form.names, c.queues.has)
-	}
-	return c.queues.has(l.resource)
+	return c.queues.has(l.key()) || l.form.is(several) && slices.ContainsFunc(l.form.names, func(name string) bool {
+		return c.queues.has(queueKey{name: name})
+	})
 }
 
-// released calls the callers that wait in queues for the lock's resources: its
-// release is queued.
+// released calls the callers that wait in queues for the lock, or for one of
+// several resources: its release is queued.
 func (c *Client) released(l *Lock) {
-	if l.form == nil {
-		c.queues.released(l.resource, l.tenure)
-		return
+	c.queues.released(l.key(), l.tenure)
+	if l.form.is(several) {
+		for _, name := range l.form.names {
+			c.queues.released(queueKey{name: name}, nil) // it belonged to no streak
+		}
 	}
-	for _, name := range l.form.names {
-		c.queues.released(name, nil) // it belonged to no streak
+}
+
+// key returns the key of the queue for locks like this.
+func (l *Lock) key() queueKey {
+	r := request{resource: l.resource, form: l.form}
+	return r.key()
+}
+
+// How callers of each kind wait.
+type manner struct {
+	seats, most int  // how many ask the nodes, and after grants at most
+	handsOver   bool // a release may hand the lock to the next caller
+	keepsPlace  bool // each caller with a seat asks again and again
+	sole        bool // the resource's own key is always the one in the way
+}
+
+var manners = [...]manner{
+	plain:   {seats: 1, most: 1, handsOver: true, sole: true},
+	several: {seats: 1, most: 1, handsOver: true},
+	reading: {seats: 1, most: 1024},
+	writing: {seats: 1, most: 1, handsOver: true},
+	permit:  {seats: 1, most: 8, handsOver: true},
+	fair:    {seats: 8, most: 8, keepsPlace: true},
+}
+
+func (f *form) seatsLeast() int  { return manners[f.what()].seats }
+func (f *form) seatsMost() int   { return manners[f.what()].most }
+func (f *form) handsOver() bool  { return manners[f.what()].handsOver }
+func (f *form) keepsPlace() bool { return manners[f.what()].keepsPlace }
+
+// soleKey returns the resource, if its key is always the one in the way.
+func (f *form) soleKey(resource string) string {
+	if manners[f.what()].sole {
+		return resource
+	}
+	return ""
+}
+
+// attempted returns the form of an attempt; far as in waiter.
+func (f *form) attempted(far bool) *form {
+	if far && f.is(writing) {
+		return f.unmarked()
+	}
+	return f
+}
+
+// tooSlow is called after an attempt that showed that a quorum is too far away.
+func (c *Client) tooSlow(r *request, spent time.Duration) {
+	if r.form.is(fair) && !r.form.turn.kept {
+		c.moveBack(r, spent, 0)
+	}
+}
+
+// arrives prepares a request for waiting; departs must be called with the
+// outcome.
+func (c *Client) arrives(r *request) {
+	switch r.form.what() {
+	case fair:
+		r.form = c.queueUp(r.form)
+		c.group.DelayClose(1) // so that Close lets the place be given up
+	case permit:
+		r.form.gate.wait(1)
+	}
+}
+
+func (c *Client) departs(r *request, err error) {
+	switch r.form.what() {
+	case fair:
+		if err != nil {
+			c.leaveQueue(r)
+		}
+		c.group.DelayClose(-1)
+	case permit:
+		r.form.gate.wait(-1)
 	}
 }

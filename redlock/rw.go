@@ -43,12 +43,12 @@ type RWLock struct {
 // "Users and rights".
 // Locks of an RWLock have no fencing number.
 func (c *Client) RW(name string) RWLock {
-	names := []string{name}
+	names, writers := []string{name}, queueKey{kind: writing, name: name}
 	return RWLock{
 		client: c, name: name,
-		read:  &form{kind: reading, names: names, text: name},
-		try:   &form{kind: writing, names: names, text: name},
-		write: &form{kind: writing, names: names, text: name, mark: markTime},
+		read:  &form{kind: reading, key: queueKey{kind: reading, name: name}, names: names, text: name},
+		try:   &form{kind: writing, key: writers, names: names, text: name},
+		write: &form{kind: writing, key: writers, names: names, text: name, mark: markTime},
 	}
 }
 
@@ -115,8 +115,8 @@ func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Loc
 func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (Lock, error) {
 	rw.client.called(ctx)
 	switch {
-	case !rw.granted(&write, writing):
-		return Lock{}, named(rw.name, ErrNotHeld)
+	case !rw.granted(&write, writing) || !write.tenure.rise(tenureReleased, 0):
+		return Lock{}, named(rw.name, ErrNotHeld) // or another caller has it now
 	case write.Validity() <= 0:
 		return Lock{}, rw.giveUp(write, ErrNotHeld) // an extension may have come late
 	}

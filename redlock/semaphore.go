@@ -47,7 +47,7 @@ const MaxPermits = 1024
 // of permits. Those have the keys name#0, name#1 and so on, which exclude plain
 // locks on them. Permits have no fencing number.
 func (c *Client) Semaphore(name string, permits int) Locker {
-	f := form{kind: permit, names: []string{name}, text: name, permits: permits, last: new(atomic.Int32), gate: newGate()}
+	f := form{kind: permit, key: queueKey{permit, name, permits}, names: []string{name}, text: name, permits: permits, last: new(atomic.Int32), gate: &gate{}}
 	f.last.Store(-1)
 	waits := f
 	waits.mark = permitMark
@@ -92,16 +92,12 @@ func (c *Client) attemptPermit(ctx context.Context, lock *Lock) error {
 		lock.number = rand.Int64N(int64(max(1, f.permits)))
 	}
 	for round := 1; ; round++ {
-		begun := time.Now()
 		err := c.claim(ctx, lock, set[:0])
 		if err == nil {
 			f.last.Store(int32(lock.number))
 			return nil
 		}
 		held, ok := err.(*HeldError)
-		if ok && len(held.hint.free) == 0 {
-			f.gate.noneFree(begun)
-		}
 		if !ok || len(held.hint.free) == 0 || round == permitRounds {
 			return err
 		}

@@ -1,15 +1,18 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex"
 )
 
-// How the head of a queue waits. What the nodes report to it is a hint (see
-// multiplex.Lookout), so it also tries now and then without one.
+// How a caller waits whose turn it is. What the nodes report to it is a hint
+// (see multiplex.Lookout), so it also tries now and then without one.
 const (
 	// fallbackMost bounds the time between two attempts of a head that gets no
 	// news; half of it is random.
@@ -32,69 +35,88 @@ const (
 	answersPerQuorum = 4
 )
 
-// acquireInTurn is Acquire with a queue. It makes one attempt at once, unless
-// other callers of this client already wait, and then waits in turn.
-func (c *Client) acquireInTurn(ctx context.Context, r request, tries *int) (Lock, error) {
+// wait is Acquire without the tracer. The first attempt is made at once, unless
+// other callers of this client already wait for the same lock; with
+// Config.MaxTries a caller waits beside them.
+func (c *Client) wait(ctx context.Context, r request, tries *int) (Lock, error) {
+	apart := c.config.MaxTries > 0
+	begun := time.Now()
 	var last error
-	start := time.Now()
-	p := patience{begun: start}
-	if !c.queues.has(r.resource) {
+	if apart || !c.queues.has(r.key()) {
 		if err := c.leaveToRivals(ctx, &r); err != nil {
 			return Lock{}, c.failed(ctx, err, nil)
 		}
-		lock := Lock{client: c, resource: r.resource, ttl: r.ttl}
+		lock := Lock{client: c, resource: r.resource, form: r.form, ttl: r.ttl}
 		*tries++
-		if last = c.try(ctx, *tries, &lock); last == nil || !c.triesAgain(last) {
-			if last == nil {
-				c.rivals.regained(r.resource, nil, true)
-			}
-			return lock, last
+		if last = c.try(ctx, *tries, &lock); last == nil {
+			c.rivals.regained(r.resource, r.form, true)
+			return lock, nil
 		}
-		if err := c.impatient(&p, last); err != nil {
-			return Lock{}, err
+		if !c.goesOn(last, *tries) {
+			return Lock{}, last
 		}
-	} else if err := c.checkWait(ctx, r.resource, r.ttl); err != nil {
+	} else if err := c.checkWait(ctx, &r); err != nil {
 		return Lock{}, err
 	}
 	r.ttl = pure.WholeMilliseconds(r.ttl)
-	w := c.queues.join(r, last, time.Since(start))
+	w := c.queues.join(r, last, time.Since(begun), apart)
 	defer c.leave(w)
-	return c.waitInTurn(ctx, w, &p, tries)
+	w.begun = begun
+	c.judgeDistance(w, last)
+	return c.waitInTurn(ctx, w, last, tries)
 }
 
-// waitInTurn waits in a queue until the caller has the lock.
-func (c *Client) waitInTurn(ctx context.Context, w *waiter, p *patience, tries *int) (Lock, error) {
-	_, err := c.doze(ctx, w, pure.Never, nil) // until its turn
-	for err == nil {
-		if !c.queues.isDue(w) {
-			if err = c.lookOut(ctx, w); err != nil {
-				break
-			}
+// waitInTurn waits in a queue until the caller has the lock. last is the error
+// of its first attempt, or nil if it has made none.
+func (c *Client) waitInTurn(ctx context.Context, w *waiter, last error, tries *int) (Lock, error) {
+	p := patience{begun: w.begun}
+	for {
+		if err := c.impatient(&p, last); err != nil {
+			c.queues.giveBackDue(w.queue) // the next caller finds that out at once
+			return Lock{}, err
 		}
-		if err = c.giveWay(ctx, w); err != nil {
-			break
+		if err := c.await(ctx, w); err != nil {
+			return Lock{}, c.failed(ctx, err, c.queues.lastOf(w.queue))
 		}
 		*tries++
-		var lock Lock
-		var again bool
-		var failure error
-		if b := c.queues.begin(w); b != nil {
-			lock, failure = c.take(ctx, w, b, *tries)
-			again = failure != nil
-		} else {
-			lock, again, failure = c.tryInTurn(ctx, w, p, *tries)
+		lock, err := c.tryInTurn(ctx, w, *tries)
+		if err == nil {
+			return lock, nil
 		}
-		if !again {
-			return lock, failure
+		if last = err; !c.goesOn(err, *tries) {
+			c.queues.giveBackDue(w.queue)
+			return Lock{}, err
 		}
 	}
-	return Lock{}, c.failed(ctx, err, c.queues.lastOf(w.queue))
+}
+
+// goesOn reports whether Acquire goes on after an attempt with an error.
+func (c *Client) goesOn(err error, tries int) bool {
+	_, cancelled := err.(*CancelledError) // which is also the last attempt's error
+	return !cancelled && c.triesAgain(err) && tries != c.config.MaxTries
+}
+
+// await waits until a caller in a queue is to make an attempt, or to take a
+// lock that is handed over: for its turn, for a reason to try, and for other
+// clients to have had theirs.
+func (c *Client) await(ctx context.Context, w *waiter) error {
+	for !c.queues.hasTurn(w) {
+		if _, err := c.doze(ctx, w, pure.Never, nil); err != nil {
+			return err
+		}
+	}
+	if !c.queues.isDue(w) {
+		if err := c.lookOut(ctx, w); err != nil {
+			return err
+		}
+	}
+	return c.giveWay(ctx, w)
 }
 
 // checkWait returns at once the error that TryAcquire would return when the
 // caller's turn comes.
-func (c *Client) checkWait(ctx context.Context, resource string, ttl time.Duration) error {
-	ttl, err := c.check(resource, ttl)
+func (c *Client) checkWait(ctx context.Context, r *request) error {
+	ttl, err := c.checkAttempt(r.resource, r.form, r.ttl)
 	switch {
 	case err != nil:
 		return err
@@ -104,61 +126,86 @@ func (c *Client) checkWait(ctx context.Context, resource string, ttl time.Durati
 	return c.failed(ctx, ctx.Err(), nil)
 }
 
-// tryInTurn is one attempt of the head. again reports that it must wait and try
-// again.
-func (c *Client) tryInTurn(
-	ctx context.Context, w *waiter, p *patience, try int,
-) (lock Lock, again bool, err error) {
-	q := w.queue
-	begun := c.keeper.clock()
-	lock = Lock{client: c, resource: w.resource, ttl: w.ttl}
-	err = c.try(ctx, try, &lock)
-	q.spent = time.Since(begun.at)
-	switch {
-	case err == nil:
-		c.recall(w)
-		before := c.queues.granted(q, w.ttl)
-		lock.tenure = newTenure(w.ttl, begun, c.streakAfter(before, begun.at))
-	case c.triesAgain(err):
-		c.queues.failed(q, err)
-		if err := c.impatient(p, err); err != nil {
-			c.queues.giveBackDue(q) // the next head finds that out at once
-			return Lock{}, false, err
+// tryInTurn makes one attempt, or takes the lock that was handed to the caller.
+func (c *Client) tryInTurn(ctx context.Context, w *waiter, try int) (Lock, error) {
+	if b := c.queues.begin(w); b != nil {
+		lock, err := c.take(ctx, w, b, try)
+		if err != nil {
+			err = ErrExpired // the caller goes on, whatever it was
 		}
-		return Lock{}, true, err
-	default:
-		if cancelled, ok := err.(*CancelledError); ok {
-			cancelled.Last = c.queues.lastOf(q)
-		}
-		c.queues.giveBackDue(q)
+		return lock, err
 	}
-	return lock, false, err
+	begun := c.keeper.clock()
+	w.begun = begun.at
+	lock := Lock{client: c, resource: w.resource, form: w.form.attempted(w.far), ttl: w.ttl}
+	err := c.try(ctx, try, &lock)
+	w.seat.spent = time.Since(begun.at)
+	if err == nil {
+		c.recall(w)
+		before := c.queues.granted(w)
+		if w.form.handsOver() {
+			lock.tenure = newTenure(w.ttl, begun, c.streakAfter(before, begun.at))
+		}
+		return lock, nil
+	}
+	if cancelled, ok := err.(*CancelledError); ok {
+		cancelled.Last = c.queues.lastOf(w.queue)
+	} else if c.triesAgain(err) {
+		c.queues.failed(w, err)
+		c.judgeDistance(w, err)
+	}
+	return Lock{}, err
 }
 
-// lookOut blocks the head until there is a reason to try. Which one depends on
-// what is known of the lock:
+// judgeDistance notes after an attempt that failed whether the caller is too
+// far away from a quorum.
+func (c *Client) judgeDistance(w *waiter, err error) {
+	if w.far = err != nil && !isHeld(err) && c.tooFar(w.ttl); w.far {
+		c.tooSlow(&w.request, time.Since(w.begun))
+	}
+}
+
+// tooFar reports whether a quorum of nodes usually answers too late for locks
+// with this TTL. Such a caller cannot get any, so it must not stop the others
+// while it waits: its attempts leave no mark, and no place in a queue unless a
+// quorum has once said in time that it has one.
+func (c *Client) tooFar(ttl time.Duration) bool {
+	near := 0
+	for _, n := range c.group.Nodes() {
+		if n.ReplyTime <= pure.VoteTimeout(c.config.NodeTimeout, ttl, n.ReplyTime) {
+			near++
+		}
+	}
+	return near < multiplex.Quorum(len(c.config.Nodes))
+}
+
+// lookOut blocks a caller whose turn it is until there is a reason to try.
+// Which one depends on what is known of the lock:
 //
 //   - It was granted in this queue: its holder is here, and calls when it
 //     releases.
 //   - Another client holds it: the nodes push when that changes.
-//   - That is unknown, or the nodes do not push: time passes (R11).
+//   - That is unknown, the nodes do not push, or Config.MaxTries is set: time
+//     passes (R11).
 //
 // Attempts that fail one after another come at growing and random distances,
 // whatever else happens. So clients that were woken by the same push drift
 // apart, and pushes without a reason do not cause endless attempts. Only after
-// a release by this client does the head try at once.
+// a release by this client does the caller try at once.
 func (c *Client) lookOut(ctx context.Context, w *waiter) error {
-	q := w.queue
-	if q.local > 0 {
+	s := w.seat
+	if w.queue.local > 0 {
 		return c.awaitLocal(ctx, w)
 	}
-	pause := c.pause(q, rand.Float64())
+	last := c.queues.lastOf(w.queue)
+	w.mustAskAgain(last)
+	pause := c.pause(s, rand.Float64())
 	c.compete(w)
-	if !isHeld(c.queues.lastOf(q)) || !c.ask(q, w.resource) {
+	if c.config.MaxTries > 0 || !isHeld(last) || !c.ask(s, keyInTheWay(last, &w.request)) {
 		_, err := c.doze(ctx, w, c.inTime(w, pause), nil)
 		return err
 	}
-	defer q.lookout.Rest()
+	defer s.lookout.Rest()
 	begun := time.Now()
 	why, err := c.doze(ctx, w, w.bound(min(pause, pushedPauseMost)), nil)
 	if why == timeUp && err == nil {
@@ -166,8 +213,8 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 	}
 	// News that came much later than any pause is real. Earlier news may be a
 	// push without a reason, and does not reset the pauses.
-	if why == called || time.Since(begun) >= 2*c.pause(q, 1) {
-		q.fails = 0
+	if why == called || time.Since(begun) >= 2*c.pause(s, 1) {
+		s.fails = 0
 	}
 	if why == signalled {
 		err = c.enter(ctx, w)
@@ -175,33 +222,48 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 	return err
 }
 
-// ask asks the nodes to push. It returns false if too few of them do.
-func (c *Client) ask(q *queue, resource string) bool {
-	if q.lookout == nil {
-		q.lookout = c.group.Lookout([]byte(c.config.Prefix + resource))
+// keyInTheWay returns the key, without the prefix, of which the nodes are to
+// push: "" if it is not known.
+func keyInTheWay(err error, r *request) string {
+	held := (*HeldError)(nil)
+	if !errors.As(err, &held) {
+		return r.form.soleKey(r.resource)
 	}
-	return q.lookout != nil && q.lookout.Ask()
+	return cmp.Or(held.hint.key, held.Resource, r.form.soleKey(r.resource))
+}
+
+// ask asks the nodes to push about a key. It returns false if too few of them
+// do.
+func (c *Client) ask(s *seat, key string) bool {
+	if s.key != key {
+		s.stop()
+		s.key, s.fails = key, 1
+	}
+	if s.lookout == nil && key != "" {
+		s.lookout = c.group.Lookout([]byte(c.config.Prefix + key))
+	}
+	return s.lookout != nil && s.lookout.Ask()
 }
 
 // awaitPush waits until the nodes report that the lock may be free, by a push
 // or by the expiry of the key, but not much longer than a second.
 func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
-	q := w.queue
+	s := w.seat
 	answers := min(answersMost, max(answersLeast, answersPerQuorum*time.Duration(c.quorumTime.Load())))
-	why, err := c.doze(ctx, w, w.bound(answers), q.lookout.Signal())
+	why, err := c.doze(ctx, w, w.bound(answers), s.lookout.Signal())
 	if err != nil || why != timeUp {
 		return why, err
 	}
 	limit := fallback() - answers
-	if at, ok := q.lookout.Expiry(); ok {
-		q.contests.ends = at
+	if at, ok := s.lookout.Expiry(); ok {
+		s.contests.ends = at
 		// An attempt shortly before the expiry would fail, and the pause after
 		// it would outlast the expiry.
 		if end := max(0, time.Until(at)) + afterExpiry(); end < limit+2*pushedPauseMost {
 			limit = end
 		}
 	}
-	return c.doze(ctx, w, w.bound(limit), q.lookout.Signal())
+	return c.doze(ctx, w, w.bound(limit), s.lookout.Signal())
 }
 
 // awaitLocal waits until the holder, which got the lock in this queue, releases
@@ -213,12 +275,38 @@ func (c *Client) awaitLocal(ctx context.Context, w *waiter) error {
 
 // pause returns the time to the next attempt after the failed ones. random is
 // uniform in [0, 1), or 1 for the longest.
-func (c *Client) pause(q *queue, random float64) time.Duration {
+func (c *Client) pause(s *seat, random float64) time.Duration {
 	usual := time.Duration(c.quorumTime.Load())
 	if usual == 0 {
-		usual = q.spent // this client has not had a quorum yet
+		usual = s.spent // this client has not had a quorum yet
 	}
-	return c.retryDelay(max(1, q.fails), usual, random)
+	return c.retryDelay(max(1, s.fails), usual, random)
+}
+
+// mustAskAgain notes when the next attempt begins at the latest, after one that
+// began at w.begun and failed with an error.
+func (w *waiter) mustAskAgain(err error) {
+	if held := (*HeldError)(nil); errors.As(err, &held) {
+		w.retryEvery = held.hint.soon
+	}
+	w.retryBy = time.Time{}
+	if w.retryEvery > 0 {
+		w.retryBy = w.begun.Add(w.retryEvery)
+	}
+}
+
+// bound returns the shorter of a time and what is left until retryBy.
+func (w *waiter) bound(d time.Duration) time.Duration {
+	if w.retryBy.IsZero() {
+		return d
+	}
+	return min(d, time.Until(w.retryBy))
+}
+
+// inTime bounds the delay of a caller that lets time pass. A higher
+// Config.RetryDelayMin counts all the same.
+func (c *Client) inTime(w *waiter, delay time.Duration) time.Duration {
+	return min(delay, max(w.bound(delay), c.config.RetryDelayMin))
 }
 
 func fallback() time.Duration {

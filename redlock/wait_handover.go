@@ -108,7 +108,7 @@ type baton struct {
 // end of the validity that a quorum has confirmed. handOver asks no node and
 // does not wait.
 func (c *Client) handOver(l *Lock, state uint64, end instant) bool {
-	if l.tenure == nil || l.form != nil || c.queues.waiting.Load() == 0 {
+	if l.tenure == nil || !l.form.handsOver() || c.queues.waiting.Load() == 0 {
 		return false
 	}
 	return c.pass(&baton{*l, end}, state)
@@ -129,27 +129,36 @@ func (c *Client) pass(b *baton, state uint64) bool {
 	return false
 }
 
-// give hands a lock to the head of its queue. It returns false if the head is
-// making an attempt, if too little is left of the validity, or if the tenure
-// says no: see tenure.hand.
+// give hands a lock to the first caller in its queue, or, if other locks of the
+// queue may be granted too, to the first that is not making an attempt. It
+// returns false if there is none, if too little is left of the validity, or if
+// the tenure says no: see tenure.hand.
 func (qs *queues) give(b *baton, state uint64, left time.Duration, config *Config) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q := qs.of[b.lock.resource]
+	q := qs.of[b.lock.key()]
 	if q == nil {
 		return false
 	}
-	head := q.head()
-	if head.trying || head.given != nil || !config.worth(left, &head.request) {
+	next := q.head()
+	for e := q.waiters.Front(); next.busy() && b.lock.form.seatsMost() > 1; next = e.Value.(*waiter) {
+		if e = e.Next(); e == nil {
+			return false
+		}
+	}
+	if next.busy() || !config.worth(left, &next.request) {
 		return false
 	}
-	if !b.lock.tenure.hand(state, head.ttl) {
+	if !b.lock.tenure.hand(state, next.ttl) {
 		return false
 	}
-	head.given = b
-	head.summon()
+	next.given = b
+	next.summon()
 	return true
 }
+
+// busy reports whether a caller makes an attempt, or has a lock to take.
+func (w *waiter) busy() bool { return w.trying || w.given != nil }
 
 // worth reports whether what is left of a validity is enough for a request. A
 // hold that is released early leaves its keys for the rest of MinHold, and does
@@ -181,7 +190,7 @@ func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock L
 		return Lock{}, err
 	}
 	w.served = true
-	c.queues.granted(w.queue, lock.ttl)
+	c.queues.granted(w)
 	c.handedOver(ctx, w, lock, start, try)
 	return lock, nil
 }

@@ -504,7 +504,7 @@ func TestACallerThatAsksTheNodesIsHandedNothing(t *testing.T) {
 // waitsAsleep puts a caller at the end of a resource's queue that does not run:
 // the test takes its steps.
 func waitsAsleep(c *Client, resource string) *waiter {
-	return c.queues.join(request{resource: resource, ttl: 10 * time.Second}, ErrHeld, 0)
+	return c.queues.join(request{resource: resource, ttl: 10 * time.Second}, ErrHeld, 0, false)
 }
 
 // Nodes that lose keys can grant a lock twice. Of two locks that are released
@@ -708,7 +708,7 @@ func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
 
 		fifth := waitsAsleep(c, "r")
 		takes(fourth)
-		c.queues.released("r", nil)
+		c.queues.released(queueKey{name: "r"}, nil)
 		c.leave(fourth)
 		require.Len(t, fifth.call, 1, "at once")
 		require.True(t, c.queues.isDue(fifth))

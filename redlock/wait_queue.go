@@ -9,10 +9,11 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// queues are the callers of Acquire that wait for locks: one queue for each
-// resource, first come first served. Only the caller at the head of a queue
-// asks the nodes for that resource; the others wait for their turn, so that a
-// hundred waiters cost the nodes as much as one.
+// queues are the callers of this client that wait for locks, first come first
+// served: one queue for each lock that other callers wait for too, whatever its
+// kind (R34). Only callers with a seat ask the nodes: the one at the head of a
+// queue, and of some kinds a few others. So a hundred waiters cost the nodes as
+// much as one.
 type queues struct {
 	// waiting counts the waiters of all queues. It changes under the mutex and
 	// is read without it, so that a release costs nothing more if there are
@@ -20,29 +21,56 @@ type queues struct {
 	waiting atomic.Int64
 
 	mu sync.Mutex // guards the following, and the queues
-	of map[string]*queue
+	of map[queueKey]*queue
 }
 
-// A queue is the waiters for one resource, at least one.
+// A queueKey says which lock is waited for. What one caller is handed would
+// have suited any other with the same key.
+type queueKey struct {
+	kind    formKind
+	name    string // of several resources, all in a fixed order
+	permits int    // for permit
+}
+
+// A queue is the waiters for one lock, at least one.
 type queue struct {
-	waiters list.List // of *waiter; the front is the head
+	key     queueKey
+	apart   bool      // of one caller that waits on its own, and not in queues.of
+	waiters list.List // of *waiter; the front is the head, which has a seat
 	last    error     // of the last attempt
 	// due reports that the lock may be free, because of something that no
 	// attempt has followed yet.
 	due   bool
 	later *time.Timer // calls the head some time after a hand-over
 
-	yielding
+	seats int     // how many callers may have one now
+	taken int     // how many have one
+	spare []*seat // of those that have left
 
-	// The following are owned by the head, and pass to the next head with the
-	// turn.
+	// local is the TTL of a lock that was granted in this queue, if as far as
+	// this client knows only its holder has used it since; otherwise 0. The only
+	// caller with a seat owns it; where there may be more, it does not change.
+	local time.Duration
+
+	yielding
+}
+
+// A seat is what a caller has that asks the nodes. It passes to the next one
+// with the turn.
+type seat struct {
+	key      string             // that the lookout is for
 	lookout  *multiplex.Lookout // nil until it is needed
 	fails    int                // attempts that failed since the last real news
 	contests contests
-	// local is the TTL of a lock that was granted in this queue, if as far as
-	// this client knows only its holder has used it since; otherwise 0.
-	local time.Duration
-	spent time.Duration // what the last attempt took
+	spent    time.Duration // what the last attempt took
+}
+
+// stop ends the lookout.
+func (s *seat) stop() {
+	if s.lookout != nil {
+		s.lookout.Stop()
+		s.lookout = nil
+	}
 }
 
 // A waiter is one caller of Acquire in its queue.
@@ -50,18 +78,24 @@ type waiter struct {
 	request
 	queue *queue
 	place *list.Element
-	// call holds one call: the waiter's turn has come, or as the head it must
-	// check due and given.
+	// call holds one call: the waiter has got a seat or a lock, or with a seat
+	// it must check due and given.
 	call chan struct{}
-	// soon is the longest time from the beginning of one attempt to that of the
-	// next, unless the attempt itself takes longer; or 0. by is when the next one
-	// begins at the latest because of it; zero if soon is.
-	soon time.Duration
-	by   time.Time
 
-	served bool // by a lock that was handed over; owned by the waiter
+	// The caller's goroutine owns the following.
+	begun time.Time // when its last attempt began
+	far   bool      // which showed that it is too far away
+	// retryEvery is the longest time from the beginning of one attempt to that
+	// of the next, unless the attempt itself takes longer; 0: no bound. retryBy
+	// is when the next one begins at the latest because of it.
+	retryEvery time.Duration
+	retryBy    time.Time
+	served     bool // by a lock that was handed over
 
-	// The mutex of the queues guards the following.
+	// The mutex of the queues guards the following. The seat changes only while
+	// the caller waits for its turn, or has failed.
+	seat   *seat
+	fresh  bool   // it got the seat because another lock may be free
 	trying bool   // it makes an attempt, or takes what was given
 	given  *baton // a lock that was handed over and not taken yet
 }
@@ -77,34 +111,80 @@ type request struct {
 	minHold   time.Duration // see HoldOptions.MinHold
 }
 
-// has reports whether a caller waits for a resource.
-func (qs *queues) has(resource string) bool {
+// key returns the key of the queue in which the caller of a request waits.
+func (r *request) key() queueKey {
+	if r.form == nil {
+		return queueKey{name: r.resource}
+	}
+	return r.form.key
+}
+
+// has reports whether a caller waits for a lock.
+func (qs *queues) has(key queueKey) bool {
 	if qs.waiting.Load() == 0 {
 		return false
 	}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	return qs.of[resource] != nil
+	return qs.of[key] != nil
 }
 
-// join appends a caller to its resource's queue. last is the error of its
-// attempt, or nil if it made none, and spent is how long that took.
-func (qs *queues) join(r request, last error, spent time.Duration) *waiter {
-	w, resource := &waiter{request: r, call: make(chan struct{}, 1)}, r.resource
+// join appends a caller to the queue of its lock, or makes one for it alone.
+// last is the error of its attempt, or nil if it made none, and spent is how
+// long that took.
+func (qs *queues) join(r request, last error, spent time.Duration, apart bool) *waiter {
+	w := &waiter{request: r, call: make(chan struct{}, 1)}
+	key := r.key()
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q := qs.of[resource]
-	if q == nil {
-		q = &queue{last: last, due: last == nil, fails: 1, spent: spent}
+	q := qs.of[key]
+	if q == nil || apart {
+		q = &queue{key: key, apart: apart, last: last, due: last == nil, seats: r.form.seatsLeast()}
+		q.spare = append(q.spare, &seat{fails: 1, spent: spent})
+	}
+	if !apart {
 		if qs.of == nil {
-			qs.of = make(map[string]*queue)
+			qs.of = make(map[queueKey]*queue)
 		}
-		qs.of[resource] = q
-		w.call <- struct{}{}
+		qs.of[key] = q
 	}
 	w.queue, w.place = q, q.waiters.PushBack(w)
 	qs.waiting.Add(1)
+	if q.later == nil {
+		q.fillLocked(false)
+	}
 	return w
+}
+
+// fillLocked gives free seats to the first callers that have none. fresh means
+// that they are to try at once.
+func (q *queue) fillLocked(fresh bool) {
+	for e := q.waiters.Front(); e != nil && q.taken < q.seats; e = e.Next() {
+		if w := e.Value.(*waiter); w.seat == nil {
+			q.seatLocked(w)
+			w.fresh = fresh || w.form.keepsPlace()
+			w.summon()
+		}
+	}
+}
+
+// seatLocked gives a free seat to a caller that has none.
+func (q *queue) seatLocked(w *waiter) {
+	if last := len(q.spare) - 1; last >= 0 {
+		w.seat, q.spare = q.spare[last], q.spare[:last]
+	} else {
+		w.seat = &seat{fails: 1}
+	}
+	q.taken++
+}
+
+// unseatLocked takes a caller's seat, if it has one.
+func (q *queue) unseatLocked(w *waiter) {
+	if w.seat != nil {
+		q.spare = append(q.spare, w.seat)
+		w.seat = nil
+		q.taken--
+	}
 }
 
 // leave removes a caller from its queue. If it was the head, the next caller
@@ -120,22 +200,27 @@ func (c *Client) leave(w *waiter) {
 func (qs *queues) remove(w *waiter) *baton {
 	q := w.queue
 	qs.mu.Lock()
-	first := q.waiters.Front() == w.place
+	sat := w.seat != nil
+	q.unseatLocked(w)
 	q.waiters.Remove(w.place)
 	qs.waiting.Add(-1)
 	empty := q.waiters.Len() == 0
 	switch {
+	case empty && !q.apart:
+		delete(qs.of, q.key)
 	case empty:
-		delete(qs.of, w.resource)
-	case first && w.served && !q.due:
-		qs.callLaterLocked(w.resource, q)
-	case first:
+	case sat && w.served && !q.due:
+		qs.callLaterLocked(q)
+	case sat:
+		q.fillLocked(q.seats > w.form.seatsLeast()) // the last one was granted
 		q.callHeadLocked()
 	}
 	given := w.given
 	qs.mu.Unlock()
-	if empty && q.lookout != nil {
-		q.lookout.Stop()
+	if empty {
+		for _, s := range q.spare {
+			s.stop()
+		}
 	}
 	return given
 }
@@ -148,25 +233,25 @@ const headRest = 5 * time.Millisecond
 
 // callLaterLocked calls the head of a queue after a while: the holder may keep
 // the lock, and never release it.
-func (qs *queues) callLaterLocked(resource string, q *queue) {
+func (qs *queues) callLaterLocked(q *queue) {
 	if q.later != nil {
 		return
 	}
 	q.later = time.AfterFunc(headRest, func() {
 		qs.mu.Lock()
 		defer qs.mu.Unlock()
-		if qs.of[resource] == q {
+		if q.waiters.Len() > 0 {
 			q.callHeadLocked()
 		}
 	})
 }
 
-// released tells the head of a resource's queue that the lock was released
-// here: its next SET stands behind the release on every connection.
-func (qs *queues) released(resource string, from *tenure) {
+// released tells the head of a queue that the lock was released here: its next
+// attempt stands behind the release on every connection.
+func (qs *queues) released(key queueKey, from *tenure) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if q := qs.of[resource]; q != nil {
+	if q := qs.of[key]; q != nil {
 		q.due = true
 		q.left(from, time.Now())
 		q.callHeadLocked()
@@ -186,6 +271,7 @@ func (q *queue) callHeadLocked() {
 		q.later.Stop()
 		q.later = nil
 	}
+	q.fillLocked(false)
 	q.head().summon()
 }
 
@@ -207,78 +293,107 @@ func (w *waiter) heed() {
 	}
 }
 
-// isDue reports whether the head has something to do: to make an attempt, or to
-// take a lock that was given to it. It consumes the call.
-func (qs *queues) isDue(head *waiter) bool {
+// hasTurn reports whether a caller has a seat, or was handed a lock.
+func (qs *queues) hasTurn(w *waiter) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	head.heed()
-	return head.queue.due || head.given != nil
+	return w.seat != nil || w.given != nil
 }
 
-// yields reports whether the head must give way to other clients before its
-// attempt. If so, it consumes the call for that.
-func (qs *queues) yields(head *waiter) bool {
+// isDue reports whether a caller whose turn it is has something to do: to make
+// an attempt, or to take a lock that was given to it. It consumes the call.
+func (qs *queues) isDue(w *waiter) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q := head.queue
-	if head.given != nil || !q.over {
+	w.heed()
+	return w.queue.due || w.fresh || w.given != nil
+}
+
+// yields reports whether a caller must give way to other clients before its
+// attempt. If so, it consumes the call for that.
+func (qs *queues) yields(w *waiter) bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	q := w.queue
+	if w.given != nil || !q.over {
 		return false
 	}
-	head.heed()
+	w.heed()
 	q.over, q.gave = false, time.Now()
 	return true
 }
 
-// gaveToRival records that the head gives way to a client that is known.
+// gaveToRival records that a caller gives way to a client that is known.
 func (qs *queues) gaveToRival(q *queue) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q.rival = true
 }
 
-// begin returns the lock that was handed to the head, if there is one, and the
-// head must take it. Otherwise the head must make an attempt, which covers all
-// that is due by now. Until its outcome the head is handed no lock.
-func (qs *queues) begin(head *waiter) *baton {
+// begin returns the lock that was handed to a caller, if there is one, and the
+// caller must take it. Otherwise it must make an attempt, which covers all that
+// is due by now. Until its outcome the caller is handed no lock.
+func (qs *queues) begin(w *waiter) *baton {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	head.heed()
-	head.trying = true
-	b := head.given
-	if head.given = nil; b == nil {
-		head.queue.due, head.queue.over = false, false
+	w.heed()
+	w.trying, w.fresh = true, false
+	q, b := w.queue, w.given
+	switch w.given = nil; {
+	case b == nil:
+		q.due, q.over = false, false
+	case w.seat == nil && q.taken < q.seats:
+		q.seatLocked(w)
 	}
 	return b
 }
 
-// giveBackDue passes a pending attempt to the next head.
+// giveBackDue passes a pending attempt to the next caller.
 func (qs *queues) giveBackDue(q *queue) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q.due = true
 }
 
-// granted records that the head has got the lock. Nothing is due after that. It
+// granted records that a caller has got the lock. If other locks may be free,
+// more callers than before ask for them; else nothing is due after that. It
 // returns what came of the streak before.
-func (qs *queues) granted(q *queue, ttl time.Duration) (before yielding) {
+func (qs *queues) granted(w *waiter) (before yielding) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q.due, q.last, q.fails, q.local = false, ErrHeld, 0, ttl
+	q := w.queue
+	q.due, q.last = false, ErrHeld
+	if w.form.seatsMost() == 1 {
+		q.local = w.ttl
+	}
+	q.seats = min(2*q.seats, w.form.seatsMost())
 	before, q.yielding = q.yielding, yielding{}
-	q.contests.win()
+	if s := w.seat; s != nil {
+		s.fails = 0
+		s.contests.win()
+	}
 	return before
 }
 
-// failed records the error of the head's attempt.
-func (qs *queues) failed(q *queue, err error) {
+// failed records the error of a caller's attempt. If more than the usual number
+// ask, this one gives its seat up, unless it is the head.
+func (qs *queues) failed(w *waiter, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q.last, q.local = err, 0
-	q.fails++
-	q.contests.lose(err)
+	q := w.queue
+	q.last = err
+	if q.local != 0 {
+		q.local = 0
+	}
 	q.yielding.failed(err)
-	q.head().trying = false
+	w.trying = false
+	w.seat.fails++
+	w.seat.contests.lose(err)
+	q.seats = w.form.seatsLeast()
+	if q.taken > q.seats && q.head() != w {
+		q.unseatLocked(w)
+		q.fillLocked(false)
+	}
 }
 
 // lastOf returns the error of the last attempt in a queue.
@@ -286,4 +401,13 @@ func (qs *queues) lastOf(q *queue) error {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	return q.last
+}
+
+// had returns what is known of the last holder, before an attempt of the caller
+// was granted: whether it was a client elsewhere, and whether this client has
+// left the lock to others since.
+func (qs *queues) had(q *queue) (elsewhere, gave bool) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	return isHeld(q.last) && q.local == 0, !q.gave.IsZero() || q.last == nil
 }

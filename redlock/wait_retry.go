@@ -3,40 +3,10 @@ package redlock
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
 )
-
-// acquireByPolling is Acquire with Config.MaxTries or Config.Poll: the caller
-// retries on its own, after random delays. It counts the attempts.
-func (c *Client) acquireByPolling(ctx context.Context, resource string, ttl time.Duration, tries *int) (Lock, error) {
-	var last error
-	p := patience{begun: time.Now()}
-	for try := 1; ; try++ {
-		*tries = try
-		lock := Lock{client: c, resource: resource, ttl: ttl}
-		err := c.try(ctx, try, &lock)
-		if err == nil {
-			return lock, nil
-		}
-		if cancelled, ok := err.(*CancelledError); ok {
-			cancelled.Last = last
-			return Lock{}, err
-		}
-		if !c.triesAgain(err) || try == c.config.MaxTries {
-			return Lock{}, err
-		}
-		if err := c.impatient(&p, err); err != nil {
-			return Lock{}, err
-		}
-		last = err
-		if err := sleep(ctx, c.retryDelay(try, time.Duration(c.quorumTime.Load()), rand.Float64()), c.over(ctx)); err != nil {
-			return Lock{}, c.failed(ctx, err, last)
-		}
-	}
-}
 
 // retryDelay returns the delay after the given number of failed attempts (R11).
 // random is uniform in [0, 1).

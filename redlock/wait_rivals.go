@@ -202,7 +202,7 @@ type contests struct {
 
 // compete prepares the head for contests.
 func (c *Client) compete(w *waiter) *contests {
-	k := &w.queue.contests
+	k := &w.seat.contests
 	if !k.begun {
 		known, again := c.rivals.find(w.resource, w.form)
 		*k = contests{begun: true, again: again, wary: known.wary, told: known.released}
@@ -213,7 +213,7 @@ func (c *Client) compete(w *waiter) *contests {
 // enter waits for the head's lot, after the nodes have said that the lock is
 // free.
 func (c *Client) enter(ctx context.Context, w *waiter) error {
-	k := &w.queue.contests
+	k := &w.seat.contests
 	if !w.form.contested() {
 		return nil
 	}
@@ -256,13 +256,13 @@ func (k *contests) win() {
 // recall remembers a lock that is granted to the head of a queue, if another
 // client had it before, and otherwise that none came.
 func (c *Client) recall(w *waiter) {
-	q := w.queue
+	elsewhere, gave := c.queues.had(w.queue)
 	switch {
 	case !w.form.contested():
-	case isHeld(q.last) && q.local == 0:
-		q.contests.win()
-		c.rivals.note(w, q.contests.wary)
+	case elsewhere:
+		w.seat.contests.win()
+		c.rivals.note(w, w.seat.contests.wary)
 	default:
-		c.rivals.regained(w.resource, w.form, !q.gave.IsZero() || q.last == nil)
+		c.rivals.regained(w.resource, w.form, gave)
 	}
 }

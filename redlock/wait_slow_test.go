@@ -56,7 +56,7 @@ func (m *memory) leastLeft(prefix string, during time.Duration) time.Duration {
 // as long as the mark stands.
 func TestTheMarkOfAWaitingWriterHasNoGap(t *testing.T) {
 	for _, far := range []time.Duration{0, 25 * ms, 50 * ms, 100 * ms, 150 * ms, 250 * ms} {
-		for name, config := range map[string]Config{"pushed": {}, "polling": {Poll: true}, "not pushed": {RetryDelayMax: time.Minute}} {
+		for name, config := range map[string]Config{"pushed": {}, "polling": {MaxTries: 1_000_000, RetryDelayMin: 1}, "not pushed": {RetryDelayMax: time.Minute}} {
 			t.Run(fmt.Sprint(far, " ", name), func(t *testing.T) {
 				simulated(t, anyNumber, func(t *testing.T, m *memory) {
 					m.far(far)
@@ -164,7 +164,7 @@ func TestNoWriterStarvesFarAway(t *testing.T) {
 // the sum it does up to 500 ms, but over 350 ms no client here gets connected.
 func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
 	for _, far := range []time.Duration{25 * ms, 50 * ms, 100 * ms, 200 * ms, 300 * ms} {
-		for name, config := range map[string]Config{"pushed": {}, "polling": {Poll: true}} {
+		for name, config := range map[string]Config{"pushed": {}, "polling": {MaxTries: 1_000_000, RetryDelayMin: 1}} {
 			t.Run(fmt.Sprint(far, " ", name), func(t *testing.T) {
 				simulated(t, anyNumber, func(t *testing.T, m *memory) {
 					m.far(far)
@@ -201,7 +201,7 @@ func TestRetryDelayMinOfAWaiterInAQueue(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
-		seldom := m.client(t, Config{Poll: true, RetryDelayMin: 400 * ms, RetryDelayMax: time.Second})
+		seldom := m.client(t, Config{MaxTries: 1000, RetryDelayMin: 400 * ms, RetryDelayMax: time.Second})
 		before := m.nodes[0].Calls("EVALSHA")
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()

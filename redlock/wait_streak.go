@@ -101,8 +101,8 @@ func (c *Client) giveWay(ctx context.Context, w *waiter) error {
 	if !c.queues.yields(w) {
 		return nil
 	}
-	pause := c.pause(w.queue, rand.Float64())
-	if known, ok := c.rivals.find(w.resource, nil); ok {
+	pause := c.pause(w.seat, rand.Float64())
+	if known, ok := c.rivals.find(w.resource, w.form); ok {
 		pause = max(pause, c.givingWay(known.period()))
 		c.queues.gaveToRival(w.queue)
 	}

@@ -119,7 +119,7 @@ func TestAReleaseHereCallsTheNextAtOnce(t *testing.T) {
 			all = append(all, waits(t.Context(), c, "r"))
 		}
 		c.queues.mu.Lock()
-		q := c.queues.of["r"]
+		q := c.queues.of[queueKey{name: "r"}]
 		c.queues.mu.Unlock()
 		for _, w := range all {
 			start := time.Now()
@@ -132,8 +132,8 @@ func TestAReleaseHereCallsTheNextAtOnce(t *testing.T) {
 		require.Zero(t, m.keys())
 		require.Empty(t, c.queues.of)
 		require.Zero(t, c.queues.waiting.Load())
-		require.NotNil(t, q.lookout)
-		require.False(t, q.lookout.Ask(), "it was stopped")
+		require.NotNil(t, q.spare[0].lookout)
+		require.False(t, q.spare[0].lookout.Ask(), "it was stopped")
 	})
 }
 
@@ -461,13 +461,12 @@ func TestWithoutTracking(t *testing.T) {
 	}{
 		"refused":        {refuse, func(*memory) Config { return Config{} }, 3},
 		"RESP2":          {func(*memory) {}, func(m *memory) Config { return Config{Nodes: Nodes(resp2(m)...)} }, 0},
-		"switched off":   {func(*memory) {}, func(*memory) Config { return Config{Poll: true} }, 0},
 		"a few attempts": {func(*memory) {}, func(*memory) Config { return Config{MaxTries: 1000} }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 5, func(t *testing.T, m *memory) {
 				c.arrange(m)
-				a, b := m.client(t, Config{Poll: true}), m.client(t, c.config(m))
+				a, b := m.client(t, Config{MaxTries: 2}), m.client(t, c.config(m))
 				held := mustAcquire(t, a, "r", time.Minute)
 				before := m.nodes[0].Calls("SET")
 				w := waits(t.Context(), b, "r")

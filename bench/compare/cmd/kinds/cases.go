@@ -37,7 +37,7 @@ var cases = []contest{
 	{"fair", []contestant{
 		{"`Client.Fair`", ours(redlock.Config{}, func(c *redlock.Client, name string, _ int) taker { return c.Fair(name) }, alike)},
 		{"`Client.Acquire`", ours(redlock.Config{}, plain, alike)},
-		{"`Client.Acquire`, `Config.Poll`", ours(redlock.Config{Poll: true}, plain, alike)},
+		{"`Client.Acquire`, `Config.Poll`", ours(redlock.Config{MaxTries: 1_000_000, RetryDelayMin: time.Millisecond}, plain, alike)},
 		{"redsync", redsync(plainName, alike)},
 	}},
 	{"read/write, one client writes", []contestant{

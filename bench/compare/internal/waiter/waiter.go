@@ -53,7 +53,10 @@ func Open(name string, urls []string) (Waiter, error) {
 }
 
 func openOurs(name string, urls []string) (Waiter, error) {
-	config := redlock.Config{Nodes: redlock.Nodes(urls...), Poll: name == "poll"}
+	config := redlock.Config{Nodes: redlock.Nodes(urls...)}
+	if name == "poll" {
+		config.MaxTries, config.RetryDelayMin = 1_000_000, time.Millisecond
+	}
 	if name == "off" {
 		config.HandOver = -1
 	}
