@@ -217,7 +217,7 @@ func addNames(names map[string]bool, of []*ast.Ident) {
 }
 
 // generated documents are wrapped as their commands write them.
-var generated = []string{"bench/HOTKEY.md", "bench/OVERLOAD.md", "bench/RESULTS.md", "docs/internals/peers.md"}
+var generated = []string{"bench/HOTKEY.md", "bench/OVERLOAD.md", "bench/RESULTS.md"}
 
 // riddles are words that say "a person" where the text is about a thing.
 var riddles = regexp.MustCompile(`(?i)\b(whoever|somebody|nobody|anybody|everybody|who does|for who|of whom)\b`)
