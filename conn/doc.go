@@ -9,7 +9,7 @@
 // wrong with it: every method then returns the first cause (R16). Next returns
 // pushes as it returns replies: the user decides whether a push was requested.
 //
-// R1 to R33 in these comments are the rules of docs/internals/rules.md
+// R1 to R34 in these comments are the rules of docs/internals/rules.md
 // (https://github.com/redmux/redmux/blob/main/docs/internals/rules.md).
 //
 // # Which goroutine calls what

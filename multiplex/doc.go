@@ -8,7 +8,7 @@
 // the release of it (R8), and a node that may have forgotten keys does not
 // count for a while (R23).
 //
-// R1 to R33 in these comments are the rules of docs/internals/rules.md
+// R1 to R34 in these comments are the rules of docs/internals/rules.md
 // (https://github.com/redmux/redmux/blob/main/docs/internals/rules.md).
 //
 // # The path of a command

@@ -43,8 +43,8 @@ func (c *Client) TryAcquireAll(ctx context.Context, resources []string, ttl time
 // While it waits, it holds none of the resources: so callers cannot block each
 // other, but a caller that wants many resources may wait for long if others
 // keep taking some of them. The nodes tell it when the resource that was in
-// the way is released. It is not served in turn with other callers of the
-// client, and is handed no lock.
+// the way is released. Callers of this client that want the same resources are
+// served in turn.
 func (c *Client) AcquireAll(ctx context.Context, resources []string, ttl time.Duration) (Lock, error) {
 	s, err := newSeveral(resources)
 	switch {

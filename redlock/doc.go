@@ -5,7 +5,7 @@
 // all that. Package multiplex sends its commands to the nodes and counts the
 // votes; package conn supplies URLs, handshake steps and classes of errors.
 //
-// R1 to R33 in these comments are the rules of docs/internals/rules.md
+// R1 to R34 in these comments are the rules of docs/internals/rules.md
 // (https://github.com/redmux/redmux/blob/main/docs/internals/rules.md).
 //
 //	lock, err := client.TryAcquire(ctx, "invoice:7", ttl) // once

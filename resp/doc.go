@@ -18,7 +18,7 @@
 // for. Nothing in it blocks, except that Fill waits for its source. It imports
 // the standard library only.
 //
-// R1 to R33 in these comments are the rules of docs/internals/rules.md
+// R1 to R34 in these comments are the rules of docs/internals/rules.md
 // (https://github.com/redmux/redmux/blob/main/docs/internals/rules.md).
 //
 // # Who owns what

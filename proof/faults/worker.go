@@ -115,7 +115,7 @@ func (w *worker) begin(s *setup, working *sync.WaitGroup) (err error) {
 		return err
 	}
 	w.semaphore = w.push.Semaphore(w.breakPermits(permitKey), permits)
-	if w.poll, err = w.client(redlock.Config{Poll: true}); err != nil {
+	if w.poll, err = w.client(redlock.Config{MaxTries: 1_000_000, RetryDelayMin: time.Millisecond}); err != nil {
 		return err
 	}
 	if w.fenced, err = w.client(redlock.Config{Fenced: true, Owner: fmt.Sprint("process-", s.Name)}); err != nil {

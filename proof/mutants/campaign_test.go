@@ -263,7 +263,7 @@ func TestOutputsAreJudged(t *testing.T) {
 	}
 }
 
-// rules matches one rule or several: R1 to R33, and F1 to F4 of
+// rules matches one rule or several: R1 to R34, and F1 to F4 of
 // docs/internals/fencing.md.
 var rules = regexp.MustCompile(`^[FR]\d+(, [FR]\d+)*$`)
 
