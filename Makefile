@@ -32,10 +32,10 @@ LONG_OTHER = ^(TestBrokenClientsAreFound|TestFaultsQuick|TestEachBrokenPartIsFou
 LONG = $(LONG_ALONE)|$(LONG_OTHER)
 LONG_IN = ./proof/...
 
-LIBRARY = ./redlock ./multiplex ./conn
+LIBRARY = ./redlock/... ./multiplex ./conn
 # What runs under the race detector besides the library: code whose goroutines
 # matter. FULL=1 takes everything.
-RACE = ./resp ./conn ./multiplex ./redlock ./redlocktest ./internal/pure ./internal/redistest ./contrib/... ./bench \
+RACE = ./resp ./conn ./multiplex ./redlock/... ./redlocktest ./internal/pure ./internal/redistest ./contrib/... ./bench \
 	./cmd/... ./proof/history/... ./proof/sim
 
 GOTEST = $(GO) test -count=1 -timeout 20m

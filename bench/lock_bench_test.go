@@ -16,6 +16,7 @@ import (
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // The flags after -args choose what is measured:
@@ -85,7 +86,7 @@ func benchmarkImpl(b *testing.B, impl string, urls []string, callers int) {
 			Nodes: redlock.Nodes(urls...), Portable: impl == "redlock-portable", Fenced: impl == "redlock-fenced",
 			Prefix: strconv.Itoa(len(urls)) + ":",
 		}
-		_, err := redlock.Init(b.Context(), config)
+		_, err := admin.Init(b.Context(), config)
 		require.NoError(b, err)
 		c, err := redlock.New(b.Context(), config)
 		require.NoError(b, err)

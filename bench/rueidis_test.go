@@ -13,6 +13,7 @@ import (
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // testTTL is so long that a busy machine ends no lock and costs no vote: the
@@ -314,7 +315,7 @@ func TestRueidisReadsURLsAsRedlockDoes(t *testing.T) {
 		require.NoError(t, err)
 		defer theirs.Close(t.Context())
 		config := redlock.Config{Nodes: redlock.Nodes(raw), NodeTimeout: patience, MaxTTL: testTTL}
-		_, err = redlock.Init(t.Context(), config)
+		_, err = admin.Init(t.Context(), config)
 		require.NoError(t, err)
 		ours, err := redlock.New(t.Context(), config)
 		require.NoError(t, err)

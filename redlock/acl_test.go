@@ -37,7 +37,7 @@ func TestTheDocumentedRightsLeaveNoDenial_R22(t *testing.T) {
 			require.NoError(t, c.Ready(t.Context()))
 			lock, err := c.Acquire(t.Context(), name, 10*time.Second)
 			require.NoError(t, err)
-			seen, err := c.Inspect(t.Context(), name)
+			seen, err := Inspect(t.Context(), c, name)
 			require.NoError(t, err)
 			require.NoError(t, seen.Nodes[0].Err)
 			lock, err = lock.Extend(t.Context(), 20*time.Second)

@@ -183,7 +183,7 @@ func TestNothingIsAllocatedForAnOwner(t *testing.T) {
 			return err
 		}
 		return lock.Release(t.Context())
-	}, func() { _, _ = c.Inspect(t.Context(), "held") })
+	}, func() { _, _ = Inspect(t.Context(), c, "held") })
 }
 
 func openReal(t *testing.T, servers []*redistest.Server, portable bool) *Client {
@@ -238,7 +238,7 @@ func requireNoAllocs(t *testing.T, c *Client) {
 		"a permit": pairOf(ctx, c.Semaphore(resource, 8)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			requireNone(t, act, func() { _, _ = c.Inspect(ctx, "held") })
+			requireNone(t, act, func() { _, _ = Inspect(ctx, c, "held") })
 		})
 	}
 	require.NoError(t, held.Release(ctx))

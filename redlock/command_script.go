@@ -1,8 +1,6 @@
 package redlock
 
 import (
-	"crypto/sha1" //nolint:gosec // the name that the protocol gives to scripts
-	"encoding/hex"
 	"fmt"
 	"slices"
 
@@ -17,10 +15,7 @@ type script struct {
 	head           string // of a call with one key; see withHead
 }
 
-func newScript(source string) script {
-	sum := sha1.Sum([]byte(source))
-	return script{source: source, digest: hex.EncodeToString(sum[:])}
-}
+func newScript(source string) script { return script{source: source, digest: lua.Digest(source)} }
 
 // withHead returns the script with what stands before the key in a call that
 // has one key and the given number of arguments, encoded once for all calls.

@@ -16,7 +16,6 @@ func must(ok bool, text string) {
 const (
 	noContext  = "the context is nil"
 	noClient   = "a nil or zero Client: New and Open make one"
-	noElection = "a nil or zero Election: Client.Election makes one"
 	noFunction = "the function is nil"
 	noError    = "a nil error, which no function of this package returns"
 	noHold     = "a nil or zero Hold: Client.Hold makes one"
@@ -32,5 +31,3 @@ func (c *Client) called(ctx context.Context) {
 }
 
 func (h *Hold) made() { must(h != nil && h.client != nil, noHold) }
-
-func (e *Election) made() { must(e != nil && e.client != nil, noElection) }

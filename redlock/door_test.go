@@ -28,19 +28,19 @@ func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
 
 	const prefix = "redlock: "
 	zero := map[string][]any{
-		"Client": {(*Client)(nil), new(Client)}, "Hold": {(*Hold)(nil), new(Hold)}, "Election": {(*Election)(nil), new(Election)},
+		"Client": {(*Client)(nil), new(Client)}, "Hold": {(*Hold)(nil), new(Hold)},
 		"Lock": {Lock{}, new(Lock)}, "Locker": {Locker{}, new(Locker)}, "RWLock": {RWLock{}, new(RWLock)},
-		"Token": {Token{}}, "Node": {Node{}}, "Config": {Config{}}, "Inspection": {Inspection{}}, "InspectedNode": {InspectedNode{}},
-		"Participant": {Participant{}}, "NodeChange": {NodeChange{}}, "NodeStatus": {NodeStatus{}}, "Stats": {Stats{}},
+		"Token": {Token{}}, "Node": {Node{}}, "Config": {Config{}},
+		"NodeChange": {NodeChange{}}, "NodeStatus": {NodeStatus{}}, "Stats": {Stats{}},
 		"CallCounts": {CallCounts{}}, "Histogram": {Histogram{}}, "HoldInfo": {HoldInfo{}}, "NodeCounts": {NodeCounts{}},
-		"LockState": {LockState("")}, "NodeState": {NodeState("")}, "Leadership": {Leadership{}}, "NodeAnswer": {NodeAnswer{}},
+		"NodeState": {NodeState("")}, "NodeAnswer": {NodeAnswer{}},
 		"UndecidedError": {new(UndecidedError)}, "NodeError": {new(NodeError)}, "ResourceError": {(*ResourceError)(nil), new(ResourceError)},
 		"CancelledError": {(*CancelledError)(nil), new(CancelledError)}, "HeldError": {(*HeldError)(nil), new(HeldError)},
-		"LostError": {(*LostError)(nil), new(LostError)}, "InitError": {(*InitError)(nil), new(InitError)}, "PreflightError": {new(PreflightError)}, "QuarantineError": {new(QuarantineError)},
+		"LostError": {(*LostError)(nil), new(LostError)}, "PreflightError": {new(PreflightError)}, "QuarantineError": {new(QuarantineError)},
 	}
 	for _, name := range redistest.ExportedTypes(t, ".") {
 		switch name {
-		case "Allow", "HoldOptions", "ElectionOptions", "Tracer", "Deployment", "FenceReset", "FenceNode", "TermInfo",
+		case "Allow", "HoldOptions", "Tracer",
 			"AttemptInfo", "AcquireInfo", "ExtendInfo", "ReleaseInfo":
 			continue // no methods
 		}
@@ -53,7 +53,7 @@ func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
 		}
 	}
 	// Of what was made, only a nil context and a nil function are wrong.
-	for _, v := range []any{c, lock, hold, rw, rw.Read(), c.Fair("f"), c.Semaphore("s", 2), c.Election("e", ElectionOptions{})} {
+	for _, v := range []any{c, lock, hold, rw, rw.Read(), c.Fair("f"), c.Semaphore("s", 2)} {
 		redistest.MethodsFailAtTheDoor(t, prefix, v, nil, true)
 		redistest.MethodsFailAtTheDoor(t, prefix, v, t.Context(), true)
 	}
@@ -62,8 +62,6 @@ func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
 	for name, f := range map[string]func(){
 		"New":         func() { _, _ = New(none, config) },
 		"Open":        func() { _, _ = Open(none) },
-		"Init":        func() { _, _ = Init(none, config) },
-		"ResetFence":  func() { _, _ = ResetFence(none, config, 0) },
 		"FromContext": func() { FromContext(none) },
 	} {
 		require.NotEmpty(t, redistest.FailsAtTheDoor(t, name, prefix, f), "%s must panic", name)

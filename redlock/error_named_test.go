@@ -21,7 +21,6 @@ type situation struct {
 	// What was granted before, of this client.
 	lock, several, read, write Lock
 	hold                       *Hold
-	elected                    *Election
 }
 
 // callsOf are all calls that are for a resource, by name. Each returns its
@@ -50,7 +49,7 @@ func callsOf(s *situation) map[string]func() error {
 		},
 		"Adopt":     func() error { _, err := c.Adopt(s.name, Token{1}, s.ttl, time.Time{}); return err },
 		"Keep":      func() error { _, err := c.Keep(s.ctx, s.lock, options); return err },
-		"Inspect":   func() error { _, err := c.Inspect(s.ctx, s.name); return err },
+		"Inspect":   func() error { _, err := Inspect(s.ctx, c, s.name); return err },
 		"Extend":    func() error { _, err := s.lock.Extend(s.ctx, s.ttl); return err },
 		"Release":   func() error { return s.lock.Release(s.ctx) },
 		"all":       func() error { return s.several.Release(s.ctx) },
@@ -59,9 +58,9 @@ func callsOf(s *situation) map[string]func() error {
 		"Upgrade":   func() error { _, err := c.RW(s.name).Upgrade(s.ctx, s.read, s.ttl); return err },
 		"Downgrade": func() error { _, err := c.RW(s.name).Downgrade(s.ctx, s.write, s.ttl); return err },
 		"another's": func() error { _, err := c.RW(s.name).Downgrade(s.ctx, s.read, s.ttl); return err },
-		"Run":       func() error { return s.elected.Run(s.ctx, func(context.Context, uint64) error { return nil }) },
-		"StepDown":  func() error { return s.elected.StepDown(s.ctx) },
-		"Leader":    func() error { _, err := s.elected.Leader(s.ctx); return err },
+		"Run":       func() error { return Run(s.ctx, c, s.name, s.ttl, fn) },
+		"StepDown":  func() error { return StepDown(s.ctx, c, "resource-e", time.Second) },
+		"Leader":    func() error { return Leader(s.ctx, c, s.name) },
 		"no permits": func() error {
 			_, err := c.Semaphore(s.name, 0).TryAcquire(s.ctx, s.ttl)
 			return err
@@ -189,7 +188,6 @@ func prepared(t *testing.T, m *memory, c *Client) *situation {
 	require.NoError(t, err)
 	s.write, err = c.RW("resource-w").Write().TryAcquire(t.Context(), s.ttl)
 	require.NoError(t, err)
-	s.elected = c.Election("resource-e", ElectionOptions{TTL: s.ttl})
 	return s
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 	"github.com/redmux/redmux/redlocktest"
 )
 
@@ -73,14 +74,14 @@ func ExampleInit() {
 	defer stop()
 	ctx := context.Background()
 
-	d, err := redlock.Init(ctx, config)
+	d, err := admin.Init(ctx, config)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println("opened:", d.New, "nodes:", d.Nodes, "MaxTTL:", d.MaxTTL)
 
-	d, err = redlock.Init(ctx, config)
+	d, err = admin.Init(ctx, config)
 	fmt.Println("once more:", d.New, err)
 	// Output:
 	// opened: true nodes: 3 MaxTTL: 30s
@@ -345,36 +346,6 @@ func ExampleClient_Nodes() {
 	// node0:6379 up redis <nil>
 	// node1:6379 up redis <nil>
 	// node2:6379 up redis <nil>
-}
-
-// Inspect shows the holder of a resource, for a dashboard or an operator. A
-// holder recognizes its own lock by the token's fingerprint; the token is not
-// shown.
-func ExampleClient_Inspect() {
-	client, stop := inMemory()
-	defer stop()
-	ctx := context.Background()
-
-	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	found, err := client.Inspect(ctx, "invoice:7")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(found.State, "by us:", found.Holder == lock.Token().Fingerprint())
-	fmt.Println("for less than 10 s:", found.TTL < 10*time.Second, "on a quorum:", found.Agree >= 2)
-
-	lock.Release(ctx)
-	found, err = client.Inspect(ctx, "invoice:7")
-	fmt.Println(found.State, err)
-	// Output:
-	// held by us: true
-	// for less than 10 s: true on a quorum: true
-	// free <nil>
 }
 
 // A metrics exporter reads Stats from time to time.

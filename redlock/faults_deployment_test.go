@@ -11,6 +11,7 @@ import (
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // overlapping are the servers of two clients that must not both count (R30).
@@ -229,7 +230,7 @@ func TestFaultAnotherDatabase_R30(t *testing.T) {
 	f := newFleet(t, 3, redistest.OverTCP)
 	ctx, cancel := context.WithTimeout(context.Background(), inTheEnd)
 	defer cancel()
-	made, err := redlock.Init(ctx, f.some([]int{0, 1, 2}))
+	made, err := admin.Init(ctx, f.some([]int{0, 1, 2}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ func TestFaultAnotherDatabase_R30(t *testing.T) {
 		other.Nodes[i].URL += "?db=1"
 	}
 	sides := regexp.MustCompile("database 1, which this client uses.* database 0 of node .* to deployment " + made.ID)
-	_, err = redlock.Init(ctx, other)
+	_, err = admin.Init(ctx, other)
 	if !errors.Is(err, redlock.ErrDeployment) || !sides.MatchString(err.Error()) {
 		t.Errorf("Init: %v", err)
 	}
@@ -247,7 +248,7 @@ func TestFaultAnotherDatabase_R30(t *testing.T) {
 		t.Errorf("Acquire: %v", err)
 	}
 	acquired(t, f.client(f.some([]int{0, 1, 2})), "r", 500*time.Millisecond)
-	if _, err := redlock.Init(ctx, other, made.ID); err != nil {
+	if _, err := admin.Init(ctx, other, made.ID); err != nil {
 		t.Errorf("an operator says that the first deployment is over: %v", err)
 	}
 	// Then the clients of the first are refused, as are those whose database is

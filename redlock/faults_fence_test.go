@@ -16,6 +16,7 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // fencedConfig is that of patient clients whose quarantines are short.
@@ -117,13 +118,13 @@ func TestResetFenceOnARealServer(t *testing.T) {
 		}
 		return fmt.Errorf("not without a floor: %w", err)
 	})
-	reset, err := redlock.ResetFence(t.Context(), f.reach(redlock.Config{MaxTTL: quarantineTTL}), last)
+	reset, err := admin.ResetFence(t.Context(), f.reach(redlock.Config{MaxTTL: quarantineTTL}), last)
 	require.NoError(t, err)
 	require.Greater(t, reset.Floor, last)
 	eventually(t, inTheEnd, func() error { return c.Ready(t.Context()) })
 	require.Greater(t, f.fencedLock(c), reset.Floor)
 	most := reset.Floor + uint64(time.Hour.Microseconds())
-	reset, err = redlock.ResetFence(t.Context(), f.reach(redlock.Config{MaxTTL: quarantineTTL}), most)
+	reset, err = admin.ResetFence(t.Context(), f.reach(redlock.Config{MaxTTL: quarantineTTL}), most)
 	require.NoError(t, err)
 	require.Equal(t, most, reset.Floor)
 	require.Greater(t, f.fencedLock(c), most)
@@ -160,9 +161,9 @@ func TestAUserForLockers_R22(t *testing.T) {
 			require.NoError(t, err, kind)
 			lock, err = lock.Extend(t.Context(), time.Second)
 			require.NoError(t, err, kind)
-			found, err := c.Inspect(t.Context(), lock.Resource())
+			found, err := admin.Inspect(t.Context(), c, lock.Resource())
 			require.NoError(t, err, kind)
-			require.Contains(t, []redlock.LockState{redlock.StateHeld, redlock.StateShared}, found.State, kind)
+			require.Contains(t, []admin.LockState{admin.StateHeld, admin.StateShared}, found.State, kind)
 			require.NoError(t, lock.Release(t.Context()), kind)
 		}
 		rw := c.RW("x")
@@ -173,10 +174,10 @@ func TestAUserForLockers_R22(t *testing.T) {
 			require.NoError(t, read.Release(t.Context()))
 		}
 		require.NotEqual(t, int64(-1), f.must(0, "PTTL", "lock:r:redlock:readers"), "a reader that may not be removed must end")
-		_, err = c.Inspect(t.Context(), "plain")
+		_, err = admin.Inspect(t.Context(), c, "plain")
 		require.NoError(t, err)
 		f.must(0, "ZADD", "lock:readers:redlock:readers", "1", "x")
-		if _, err := c.Inspect(t.Context(), "readers"); i == 0 {
+		if _, err := admin.Inspect(t.Context(), c, "readers"); i == 0 {
 			require.NoError(t, err)
 		} else {
 			require.ErrorIs(t, err, redlock.ErrNoQuorum, "it must not look free")

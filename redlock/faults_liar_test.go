@@ -15,6 +15,7 @@ import (
 	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -29,7 +30,7 @@ func (f *fleet) besideALiar(script string, lie func() []byte) redlock.Config {
 	node.Serve(l)
 	f.Cleanup(func() { node.Close() })
 	config := redlock.Config{Nodes: redlock.Nodes(append(redistest.URLs(f.servers), node.URL())...), MaxTTL: 2 * time.Second}
-	if _, err := redlock.Init(context.Background(), config); err != nil {
+	if _, err := admin.Init(context.Background(), config); err != nil {
 		f.Fatal(err)
 	}
 	node.Handle(func(_ int, args []string) ([]byte, bool) {

@@ -12,6 +12,7 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 const (
@@ -47,7 +48,7 @@ func (f *fleet) quarantined(c *redlock.Client, within time.Duration, nodes ...in
 func (f *fleet) founded(config redlock.Config) *redlock.Client {
 	f.Helper()
 	if config.MaxTTL > 0 {
-		if _, err := redlock.Init(context.Background(), f.reach(config)); err != nil {
+		if _, err := admin.Init(context.Background(), f.reach(config)); err != nil {
 			f.Fatal(err)
 		}
 	}

@@ -196,7 +196,7 @@ func TestDoReleasesThoughItPanics(t *testing.T) {
 // called, nor is that of an election, and no lock is left behind.
 func TestNothingStartsWithAnEndedContext_R14(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := m.opened(t, fenced(func(c *Config) { c.Owner, c.MaxTTL = "a", 3*time.Second }))
 		for i := range m.nodes {
 			m.delay(i, 40*ms)
 		}
@@ -210,7 +210,7 @@ func TestNothingStartsWithAnEndedContext_R14(t *testing.T) {
 				return c.DoWith(ctx, "r", HoldOptions{TTL: time.Second, MinHold: time.Second}, fn)
 			},
 			"Run": func(ctx context.Context) error {
-				return c.Election("r", ElectionOptions{}).Run(ctx, func(ctx context.Context, _ uint64) error { return fn(ctx) })
+				return Run(ctx, c, "r", 0, fn)
 			},
 		} {
 			for at := range 45 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,7 +21,7 @@ func TestPersistByHandIsMended_R10(t *testing.T) {
 		urls = append(urls, s.URL())
 	}
 	config := redlock.Config{Nodes: redlock.Nodes(urls...), NodeTimeout: 2 * time.Second}
-	_, err := redlock.Init(t.Context(), config)
+	_, err := admin.Init(t.Context(), config)
 	require.NoError(t, err)
 	c, err := redlock.New(t.Context(), config)
 	require.NoError(t, err)

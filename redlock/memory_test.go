@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -153,6 +155,44 @@ func (m *memory) holders(key string, token Token) []int {
 	})
 }
 
+// mute stops all bytes between the nodes and the clients of a network.
+func (m *memory) mute(network *redistest.Network, on bool) {
+	for _, n := range m.nodes {
+		if link := network.At(n.Addr()); on {
+			link.Pause(redistest.Up | redistest.Down)
+		} else {
+			link.Resume(redistest.Up | redistest.Down)
+		}
+	}
+}
+
+// forget deletes a key on all nodes, and forgetOn on one.
+func (m *memory) forget(key string) {
+	for i := range m.nodes {
+		m.forgetOn(i, key)
+	}
+}
+
+func (m *memory) forgetOn(node int, key string) { m.nodes[node].DB().Delete(key) }
+
+// A journal collects what goroutines report.
+type journal[T any] struct {
+	mu   sync.Mutex
+	list []T
+}
+
+func (j *journal[T]) add(entry T) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.list = append(j.list, entry)
+}
+
+func (j *journal[T]) all() []T {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.list)
+}
+
 // tokenIn returns the token in the value of a key, which may name an owner.
 func tokenIn(value string) string {
 	token, _, _ := strings.Cut(value, ":")
@@ -178,6 +218,14 @@ func (m *memory) keys() int {
 	return n
 }
 
+// inspect asks the nodes about a resource.
+func inspect(t *testing.T, c *Client, resource string) Inspection {
+	t.Helper()
+	all, err := Inspect(context.Background(), c, resource)
+	require.NoError(t, err)
+	return all
+}
+
 // tokensSent returns the tokens of the SETs that a node executed, in order.
 func tokensSent(n *redistest.Node) []string {
 	var all []string
@@ -196,3 +244,10 @@ var (
 	healSource, shortenSource        = lua.Heal, lua.Shorten
 	lookSource, sealSource           = lua.Look, lua.Seal
 )
+
+// recordPermits writes a node's record of permits, as its script does.
+func recordPermits(n *redistest.Node, resource string, ends time.Duration, numbers ...string) {
+	for _, number := range numbers {
+		n.DB().Rank(resource+":redlock:permits", number, float64(time.Now().Add(ends).UnixMilli()))
+	}
+}

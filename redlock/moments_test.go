@@ -228,7 +228,7 @@ func TestInspectThatAQuorumAnsweredIsNotCancelled_R12(t *testing.T) {
 		defer m.nodes[2].Resume()
 		ctx, cancel := context.WithTimeout(context.Background(), 30*ms)
 		defer cancel()
-		found, err := c.Inspect(ctx, "r")
+		found, err := Inspect(ctx, c, "r")
 		require.Error(t, ctx.Err())
 		require.NoError(t, err)
 		require.Equal(t, StateHeld, found.State)

@@ -130,7 +130,7 @@ func TestKeysOfAllKinds(t *testing.T) {
 			lock := mustAcquire(t, c, name, time.Minute)
 			require.NoError(t, lock.Release(t.Context()))
 			live(t, c, name)
-			_, err := c.Inspect(t.Context(), name)
+			_, err := Inspect(t.Context(), c, name)
 			require.NoError(t, err)
 			kinds := map[string]bool{}
 			for key := range seen {

@@ -9,21 +9,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/require"
 )
 
 // Names are words joined by "_", and every exported field has one: the test
 // finds a field that was added to a struct but not to its JSON form.
 func TestJSONNames(t *testing.T) {
-	for _, v := range []any{NodeStatus{}, NodeChange{}, Inspection{}, InspectedNode{}, Participant{}, Stats{}, CallCounts{}, NodeCounts{}} {
+	for _, v := range []any{NodeStatus{}, NodeChange{}, Stats{}, CallCounts{}, NodeCounts{}} {
 		kind := reflect.TypeOf(v)
 		full := reflect.New(kind).Elem()
 		exported := 0
 		for i := range kind.NumField() {
 			if kind.Field(i).IsExported() {
-				fill(full.Field(i))
+				redistest.Fill(full.Field(i))
 				exported++
 			}
 		}
@@ -45,38 +45,11 @@ func TestJSONNames(t *testing.T) {
 	}
 }
 
-// fill sets a field to a non-zero value, so that it is not left out.
-func fill(v reflect.Value) {
-	switch {
-	case v.Type() == reflect.TypeFor[error]():
-		v.Set(reflect.ValueOf(errors.New("refused")))
-	case v.Type() == reflect.TypeFor[time.Time]():
-		v.Set(reflect.ValueOf(time.Unix(1, 0)))
-	case v.Kind() == reflect.String:
-		v.SetString("x")
-	case v.Kind() == reflect.Bool:
-		v.SetBool(true)
-	case v.CanInt():
-		v.SetInt(1)
-	case v.CanUint():
-		v.SetUint(1)
-	case v.Kind() == reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-	case v.Kind() == reflect.Map:
-		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(reflect.ValueOf("x"), reflect.ValueOf(uint64(1)))
-	}
-}
-
 func TestJSONUnits(t *testing.T) {
 	for _, c := range []struct {
 		v    any
 		want string
 	}{
-		{InspectedNode{Addr: "a:1", Holder: "h", TTL: 1500 * time.Microsecond}, `{"addr":"a:1","holder":"h","ttl_ms":1.5}`},
-		{InspectedNode{Addr: "a:1", TTL: NoExpiry, Err: errors.New("down")}, `{"addr":"a:1","ttl_ms":-1,"error":"down"}`},
-		{Inspection{Resource: "r", State: StateHeld, Holder: "h", TTL: time.Second, Agree: 2, Nodes: []InspectedNode{}},
-			`{"resource":"r","state":"held","holder":"h","ttl_ms":1000,"agree":2,"nodes":[]}`},
 		{NodeChange{Node: 1, Addr: "a:1", State: "up", At: time.Unix(0, 0).UTC()}, `{"node":1,"addr":"a:1","state":"up","at":"1970-01-01T00:00:00Z"}`},
 	} {
 		text, err := json.Marshal(c.v)
@@ -96,8 +69,6 @@ func TestJSONUnits(t *testing.T) {
 // is no UTF-8.
 func TestJSONTellsNamesApartThatAreNotUTF8_R19(t *testing.T) {
 	for _, of := range []func(name string) any{
-		func(name string) any { return Inspection{Resource: name} },
-		func(name string) any { return InspectedNode{Err: errors.New(name)} },
 		func(name string) any { return NodeStatus{Err: errors.New(name)} },
 		func(name string) any { return NodeChange{Err: errors.New(name)} },
 		func(name string) any {

@@ -166,12 +166,12 @@ func tried(t *testing.T, m *memory, c *Client) (said []string) {
 		note(c.Do(ctx, "g", time.Second, func(ctx context.Context) error { <-ctx.Done(); return errors.New("done") }))
 	})
 	short(func(ctx context.Context) {
-		found, err := c.Inspect(ctx, "a")
+		found, err := Inspect(ctx, c, "a")
 		note(err)
 		for _, n := range found.Nodes {
 			note(n.Err)
 		}
-		text, err := json.Marshal(found)
+		text, err := json.Marshal(found.All)
 		require.NoError(t, err)
 		said = append(said, string(text), found.Owner, found.Holder)
 	})

@@ -189,12 +189,12 @@ func TestInspectShowsTheOwner_R27(t *testing.T) {
 		require.Equal(t, "web-1", found.Owner)
 		require.Equal(t, lock.Token().Fingerprint(), found.Holder)
 		require.Equal(t, []string{"web-1", "web-1", ""}, []string{found.Nodes[0].Owner, found.Nodes[1].Owner, found.Nodes[2].Owner})
-		text, err := json.Marshal(found)
+		text, err := json.Marshal(found.All)
 		require.NoError(t, err)
 		require.Contains(t, string(text), `"owner":"web-1"`)
 		held := (&HeldError{Owner: "web-1"}).Error()
 		_, err = a.TryAcquire(t.Context(), "r", 10*time.Second)
-		for _, shown := range []string{string(text), fmt.Sprintf("%+v", found), held, fmt.Sprintf("%+v %v", err, err)} {
+		for _, shown := range []string{string(text), fmt.Sprintf("%+v", found.All), held, fmt.Sprintf("%+v %v", err, err)} {
 			require.NotContains(t, shown, lock.Token().Reveal())
 			require.NotContains(t, shown, "password")
 			require.NotContains(t, shown, "hunter2")

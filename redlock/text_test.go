@@ -11,6 +11,7 @@ import (
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 	"github.com/stretchr/testify/require"
 )
 
@@ -36,7 +37,7 @@ func TestTextsOfErrors_R12_R31(t *testing.T) {
 		require.NoError(t, l.Close())
 	}
 	healthy := redlock.Config{Nodes: redlock.Nodes(urls("redis://", addrs...)...), NodeTimeout: time.Second, Prefix: "lock:"}
-	_, err := redlock.Init(t.Context(), healthy)
+	_, err := admin.Init(t.Context(), healthy)
 	require.NoError(t, err)
 	acquire := func(ctx context.Context, c *redlock.Client) error {
 		_, err := c.Acquire(ctx, "invoice:7", 10*time.Second)

@@ -54,7 +54,7 @@ func ParseToken(text string) (Token, error) {
 
 // Fingerprint returns a hash of the token that may be shown. It identifies the
 // holder in an Inspection, and serves no other purpose.
-func (t Token) Fingerprint() string { return fingerprint(t[:]) }
+func (t Token) Fingerprint() string { return pure.Fingerprint(t[:]) }
 
 // A veiled is a token as a Lock keeps it, combined with bytes that only this
 // process has. Package fmt prints the unexported fields of a user's struct

@@ -12,6 +12,7 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // A Deployment is a set of independent nodes and the way to reach them. Its
@@ -126,7 +127,7 @@ func MaxTTL(maxTTL time.Duration) Option { return func(s *settings) { s.maxTTL =
 // Config returns what a client needs to reach the nodes: Nodes, Password,
 // MaxTTL if it was set, and, for nodes in memory, NetDial. All other fields are
 // zero, for the caller to set. Several clients may be made from it. If a Prefix
-// is set and the servers are real, redlock.Init must be called with it, or
+// is set and the servers are real, admin.Init must be called with it, or
 // clients wait for MaxTTL; Client does so.
 func (d *Deployment) Config() redlock.Config {
 	return redlock.Config{
@@ -141,7 +142,7 @@ const initPatience = 30 * time.Second
 func (d *Deployment) init() error {
 	ctx, cancel := context.WithTimeout(context.Background(), initPatience)
 	defer cancel()
-	_, err := redlock.Init(ctx, d.Config())
+	_, err := admin.Init(ctx, d.Config())
 	return err
 }
 
@@ -173,7 +174,7 @@ func (d *Deployment) Client(tb testing.TB, changes ...func(*redlock.Config)) *re
 		change(&config)
 	}
 	if d.settings.real && config.Prefix != "" && !config.Forgetful {
-		_, _ = redlock.Init(tb.Context(), config) // the client reports failures
+		_, _ = admin.Init(tb.Context(), config) // the client reports failures
 	}
 	client, err := redlock.New(tb.Context(), config)
 	if err != nil {

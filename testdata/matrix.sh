@@ -15,7 +15,7 @@ export LC_ALL
 
 suite=${1:-full}
 go=${GO:-go}
-packages="conn multiplex redlock internal/redistest contrib/fencing"
+packages="conn multiplex redlock redlock/admin internal/redistest contrib/fencing"
 about_links='NothingIsAllocated|Hostile|FaultNetwork|CutAfter|ConnectsAreFew|WrongProtocol|Distant|OneOfFive|SlowLinks'
 about_links="$about_links|FailedAttempt|UnderStress|Proxy"
 [ "$suite" = quick ] || about_links='^$'

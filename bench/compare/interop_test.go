@@ -17,6 +17,7 @@ import (
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // ttl is so long that no lock expires on a busy machine; redsync waits a
@@ -35,7 +36,7 @@ func masters(t *testing.T) (*redlock.Client, *redsync.Redsync, []*redistest.Serv
 	// A busy machine must not cost votes: this test is about exclusion, not
 	// about time.
 	config := redlock.Config{Nodes: redlock.Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, MaxTTL: 2 * ttl}
-	_, err := redlock.Init(t.Context(), config)
+	_, err := admin.Init(t.Context(), config)
 	require.NoError(t, err)
 	ours, err := redlock.New(t.Context(), config)
 	require.NoError(t, err)

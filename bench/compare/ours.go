@@ -5,6 +5,7 @@ import (
 
 	"github.com/redmux/redmux/bench"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // openOurs opens this module's client with a configuration that lacks the
@@ -13,7 +14,7 @@ func openOurs(config redlock.Config) func(urls []string) (Pairer, error) {
 	return func(urls []string) (Pairer, error) {
 		config := config
 		config.Nodes = redlock.Nodes(urls...)
-		if _, err := redlock.Init(context.Background(), config); err != nil {
+		if _, err := admin.Init(context.Background(), config); err != nil {
 			return nil, err
 		}
 		c, err := redlock.New(context.Background(), config)

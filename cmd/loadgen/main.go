@@ -49,7 +49,7 @@
 // # The deployment
 //
 // On servers that were started here the deployment of redlock is opened before
-// each run (redlock.Init), so that nothing waits. That of --nodes is not: run
+// each run (admin.Init), so that nothing waits. That of --nodes is not: run
 // redlock init there once, or masters that have run for less than --max-ttl do
 // not count.
 //

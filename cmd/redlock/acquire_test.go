@@ -15,7 +15,7 @@ import (
 
 	"github.com/redmux/redmux/cmd/redlock/internal/clock"
 	"github.com/redmux/redmux/internal/redistest"
-	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 func TestAcquireExtendReleaseByFile(t *testing.T) {
@@ -33,7 +33,7 @@ func TestAcquireExtendReleaseByFile(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 	first, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, redlock.StateHeld, state(t, c))
+	require.Equal(t, admin.StateHeld, state(t, c))
 
 	r = within("acquire", nodes, "-n", file, "r")
 	require.Equal(t, result{exitHeld, "", r.stderr}, r)
@@ -45,7 +45,7 @@ func TestAcquireExtendReleaseByFile(t *testing.T) {
 
 	r = within("extend", nodes, "--ttl=1h", file, "r")
 	require.Equal(t, result{}, r)
-	all, err := c.Inspect(context.Background(), "r")
+	all, err := admin.Inspect(context.Background(), c, "r")
 	require.NoError(t, err)
 	require.Greater(t, all.TTL, 50*time.Minute)
 	longer, err := os.ReadFile(path)
@@ -60,7 +60,7 @@ func TestAcquireExtendReleaseByFile(t *testing.T) {
 	require.Equal(t, exitLost, r.code, "another resource")
 	require.NoError(t, os.WriteFile(path, longer, 0o600)) // the release removed it
 	require.Equal(t, result{}, within("release", nodes, file, "r"))
-	require.Equal(t, redlock.StateFree, state(t, c))
+	require.Equal(t, admin.StateFree, state(t, c))
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, entries, "neither the token nor what it was written to")
@@ -80,7 +80,7 @@ func TestAcquireExtendReleaseByPipeAndEnvironment(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := run([]string{"release", nodes, "--token-file=-", "r"}, strings.NewReader(r.stdout), &stdout, &stderr, make(chan os.Signal, 1))
 	require.Equal(t, exitOK, code, stderr.String())
-	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 }
 
 // brokenWriter is a standard output without a reader.
@@ -95,13 +95,13 @@ func TestAcquireWhoseTokenCannotBeWritten(t *testing.T) {
 	code := run([]string{"acquire", nodes, "r"}, nil, brokenWriter{}, &stderr, make(chan os.Signal, 1))
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, stderr.String(), "broken pipe")
-	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 
 	r := within("acquire", nodes, "--token-file=/nowhere/at/all/token", "r")
 	require.Equal(t, exitFailed, r.code)
 	r = within("acquire", nodes, "--token-file="+t.TempDir(), "r")
 	require.Equal(t, exitUsage, r.code)
-	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 }
 
 // tokenFile acquires r and returns the flag that names its token.
@@ -136,7 +136,7 @@ func TestExtendOfWhatIsOver_R10(t *testing.T) {
 		require.NotContains(t, r.stderr, changed.reveal())
 	}
 	require.Equal(t, exitOK, within("release", nodes, flag, "r").code)
-	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 }
 
 func TestExtendAndReleaseOfALockThatIsGone(t *testing.T) {
@@ -211,7 +211,7 @@ func TestTokenFilesThatAreNoFiles(t *testing.T) {
 	require.NoError(t, err)
 	defer listener.Close()
 	require.Equal(t, exitUsage, within("acquire", nodes, "--token-file="+strange, "r").code)
-	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 	require.True(t, exists(strange))
 
 	require.NoError(t, os.WriteFile(file, nil, 0o644))

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // closing runs the program by a shell with a redirection such as >&-.
@@ -28,7 +28,7 @@ func TestAcquireWithoutAStandardOutput_R7(t *testing.T) {
 		r := closing(t, ">&-", args...)
 		require.Equal(t, exitUsage, r.code, r.stderr)
 		require.Contains(t, r.stderr, "standard output is closed")
-		require.Equal(t, redlock.StateFree, state(t, c))
+		require.Equal(t, admin.StateFree, state(t, c))
 	}
 	path := t.TempDir() + "/token"
 	require.Equal(t, result{}, closing(t, ">&-", "acquire", nodes, "-n", "--token-file="+path, "r"))
@@ -40,7 +40,7 @@ func TestAcquireWithoutAStandardOutput_R7(t *testing.T) {
 	require.Equal(t, exitUsage, finish(t, cmd).code)
 	require.Equal(t, result{}, closing(t, ">&- <&- 2>&-", "release", nodes, "--token-file="+path, "r"))
 	require.Equal(t, result{}, closing(t, ">/dev/null", "acquire", nodes, "-n", "r"))
-	require.Equal(t, redlock.StateHeld, state(t, c))
+	require.Equal(t, admin.StateHeld, state(t, c))
 }
 
 // The other commands work as with /dev/null in the place of what is closed.
@@ -58,5 +58,5 @@ func TestCommandsWithoutStandardStreams(t *testing.T) {
 	require.False(t, exists(path))
 	r := closing(t, "<&-", "release", nodes, "--token-file=-", "r")
 	require.Equal(t, exitUsage, r.code, r.stderr)
-	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 }

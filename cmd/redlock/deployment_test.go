@@ -10,6 +10,7 @@ import (
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // Masters that were just started do not count. A command that does not wait
@@ -112,7 +113,7 @@ func TestTLS(t *testing.T) {
 	for _, s := range servers {
 		known = append(known, s.URL()+"?tls_ca_file="+url.QueryEscape(s.CAFile()))
 	}
-	_, err := redlock.Init(t.Context(), redlock.Config{Nodes: redlock.Nodes(known...), MaxTTL: longest})
+	_, err := admin.Init(t.Context(), redlock.Config{Nodes: redlock.Nodes(known...), MaxTTL: longest})
 	require.NoError(t, err)
 	r = within("acquire", "--nodes="+strings.Join(known, ","), "r")
 	require.Equal(t, exitOK, r.code, r.stderr)

@@ -18,6 +18,7 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // A TTL so long that a sound deployment looks sound even if the machine stalls
@@ -75,7 +76,7 @@ func TestDoctorIsSilentOnASoundDeployment(t *testing.T) {
 		"+pttl", "+evalsha", "+script|load", "+hello", "+auth", "+client|setname", "+client|id", "+client|kill", "+client|tracking",
 		"+client|caching", "+client|info", "+ping", "+info", "+select", "+time")
 	t.Setenv("PW", "pw")
-	_, err := redlock.Init(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(servers)...), MaxTTL: 2 * time.Minute, Prefix: "lock:"})
+	_, err := admin.Init(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(servers)...), MaxTTL: 2 * time.Minute, Prefix: "lock:"})
 	require.NoError(t, err)
 	do(t, servers, "DEL", "redlock:seal", "redlock:fence") // which are other keys now
 	args := append([]string{"doctor", nodes, "--user=locks", "--password-env=PW", "--prefix=lock:", "--strict"}, patient...)

@@ -13,6 +13,7 @@ import (
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/election"
 )
 
 // electCommand runs a command on the one of several machines that leads.
@@ -77,9 +78,12 @@ func (c *electCommand) Run(p *process, d *deployment) error {
 	r := startRelay(p.signals)
 	defer r.end()
 	term := electedTerm{electCommand: c, process: p, deployment: d, client: client, relay: r, path: path}
-	term.election = client.Election(c.Name, redlock.ElectionOptions{
+	term.election, err = election.New(client, c.Name, election.Options{
 		TTL: c.TTL, Rest: restAfterLoss, TermDone: term.over,
 	})
+	if err != nil {
+		return err
+	}
 	err = term.election.Run(r.ctx, term.lead)
 	r.end()
 	return term.verdict(err)
@@ -104,11 +108,11 @@ type electedTerm struct {
 	client     *redlock.Client
 	relay      *relay
 	path       string
-	election   *redlock.Election
+	election   *election.Election
 
 	ended bool // the command has ended, and was not stopped for a loss
 	end   supervise.Ending
-	info  redlock.TermInfo
+	info  election.TermInfo
 }
 
 // lead runs the command, and returns nil when it has ended.
@@ -147,7 +151,7 @@ func (t *electedTerm) lead(ctx context.Context, _ uint64) error {
 
 // over takes in what is known of a term that has ended. If the lock was lost,
 // the election goes on, unless a signal has ended it.
-func (t *electedTerm) over(info redlock.TermInfo) {
+func (t *electedTerm) over(info election.TermInfo) {
 	t.info = info
 	t.ended = t.ended && (!errors.Is(info.Cause, redlock.ErrLost) || t.relay.signal() != nil)
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
+	"github.com/redmux/redmux/redlock/election"
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,7 +54,7 @@ func TestElectRunsOneCommand(t *testing.T) {
 	second := spawned(t, elects(t, nodes, nil, leads(path)...))
 	third := spawned(t, elects(t, nodes, nil, leads(path)...))
 	time.Sleep(300 * time.Millisecond)
-	found, err := c.Inspect(t.Context(), "r")
+	found, err := admin.Inspect(t.Context(), c, "r")
 	require.NoError(t, err)
 	require.Equal(t, "a", found.Owner)
 	require.Len(t, lines(t, path), 1)
@@ -63,7 +65,7 @@ func TestElectRunsOneCommand(t *testing.T) {
 	require.NoError(t, first.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, 5, await(t, first), "the command's exit code")
 	eventually(t, "no second leader", func() bool { return len(lines(t, path)) == 3 })
-	found, err = c.Inspect(t.Context(), "r")
+	found, err = admin.Inspect(t.Context(), c, "r")
 	require.NoError(t, err)
 	require.True(t, strings.HasSuffix(found.Owner, "-"+strconv.Itoa(second.Process.Pid)), found.Owner)
 	require.NoError(t, second.Process.Signal(syscall.SIGTERM))
@@ -71,7 +73,7 @@ func TestElectRunsOneCommand(t *testing.T) {
 	said := lines(t, path)
 	require.Equal(t, []string{"over", "over"}, []string{said[1], said[3]})
 	require.Less(t, number64(t, said[0]), number64(t, said[2]))
-	require.Equal(t, redlock.StateFree, state(t, c))
+	require.Equal(t, admin.StateFree, state(t, c))
 }
 
 // A signal that comes between the election and the start of the command is not
@@ -108,13 +110,13 @@ func TestElectJudgesTheLatestTerm_R12(t *testing.T) {
 		t.Cleanup(r.end)
 		return &electedTerm{ended: true, relay: r, process: &process{stderr: os.Stderr}}
 	}
-	lost := redlock.TermInfo{Cause: redlock.ErrLost}
+	lost := election.TermInfo{Cause: redlock.ErrLost}
 
 	term := ended()
 	term.over(lost)
 	require.False(t, term.ended, "the candidate waits for its next term")
 	term.ended = true
-	term.over(redlock.TermInfo{Term: 2})
+	term.over(election.TermInfo{Term: 2})
 	require.Equal(t, exitOK, exitCode(term.verdict(nil)), "of the term before")
 
 	term = ended()
@@ -159,13 +161,13 @@ func TestElectEndsWithItsCommand(t *testing.T) {
 	for _, code := range []int{0, 7} {
 		r := finish(t, elects(t, nodes, nil, shell("exit "+strconv.Itoa(code))...))
 		require.Equal(t, result{code: code}, r)
-		require.Equal(t, redlock.StateFree, state(t, c))
+		require.Equal(t, admin.StateFree, state(t, c))
 	}
 	r := finish(t, elects(t, nodes, nil, "no such command"))
 	require.Equal(t, exitNotFound, r.code)
 	r = finish(t, elects(t, nodes, nil))
 	require.Equal(t, exitUsage, r.code)
-	require.Equal(t, redlock.StateFree, state(t, c))
+	require.Equal(t, admin.StateFree, state(t, c))
 }
 
 // So does one whose masters fall silent: its command is stopped while the lock

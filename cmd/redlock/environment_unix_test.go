@@ -12,6 +12,7 @@ import (
 	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // The command has no password in its environment, unless that is asked for.
@@ -149,7 +150,7 @@ func TestARunDoesNotWaitForItself(t *testing.T) {
 	// What has left its run waits for its end.
 	cmd := program(t, append([]string{"run", nodes, "r", "--"}, shell(`env -u `+supervise.MarkVariable+` "$1" run -w 200ms `+nodes+` r -- true`, binary(t))...)...)
 	require.Equal(t, exitHeld, finish(t, cmd).code)
-	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 }
 
 // Masters have one name where a deployment has no id.
@@ -182,5 +183,5 @@ func TestASharedRunWithinAnotherDoesNotWaitForAWriter(t *testing.T) {
 	r := finish(t, cmd)
 	require.Equal(t, exitUsage, r.code, r.stderr)
 	require.Contains(t, r.stderr, "would wait for itself")
-	eventually(t, "the writer is done", func() bool { return state(t, client(t, servers)) == redlock.StateFree })
+	eventually(t, "the writer is done", func() bool { return state(t, client(t, servers)) == admin.StateFree })
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // fenceCommand has the commands for fencing numbers.
@@ -75,7 +75,7 @@ func (c *fenceResetCommand) Run(p *process, d *deployment) error {
 	limited, cancel := context.WithTimeout(ctx, d.Timeout+resetTakes)
 	defer cancel()
 	answered := p.tellIfSlow()
-	done, err := redlock.ResetFence(limited, config, c.Least)
+	done, err := admin.ResetFence(limited, config, c.Least)
 	answered()
 	if signal := interrupted(ctx); signal != nil {
 		err = signal

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // The number of a lock is printed, and passes through extend.
@@ -59,5 +59,5 @@ func TestFenceReset(t *testing.T) {
 	require.Equal(t, exitNoQuorum, got.code, got)
 	require.Contains(t, got.stdout, `"outcome": "no_quorum"`)
 	require.Contains(t, got.stderr, "needs all nodes")
-	require.Equal(t, redlock.StateHeld, state(t, client(t, servers)), "locks stay")
+	require.Equal(t, admin.StateHeld, state(t, client(t, servers)), "locks stay")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/admin"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -108,7 +109,7 @@ func others(ctx context.Context, p *process, d *deployment, resource string) err
 		return err
 	}
 	defer shut(client)
-	found, err := client.Inspect(ctx, resource)
+	found, err := admin.Inspect(ctx, client, resource)
 	if err != nil || len(onQuorum(found, found.Readers))+len(onQuorum(found, found.PermitsHeld)) == 0 {
 		return nil
 	}

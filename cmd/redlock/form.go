@@ -11,6 +11,7 @@ import (
 
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // form has the flags of redlock run for locks that are not plain.
@@ -26,7 +27,7 @@ func (f *form) is() bool { return *f != form{} }
 
 // inTheWay reports whether participants that a quorum has, besides a holder,
 // refuse an attempt that does not wait.
-func (f *form) inTheWay(found redlock.Inspection) bool {
+func (f *form) inTheWay(found admin.Inspection) bool {
 	switch {
 	case f.Shared:
 		return found.WriterWaits
@@ -94,7 +95,7 @@ func (f *form) strangersOf(ctx context.Context, client *redlock.Client, take tim
 	var last error
 	for {
 		look, cancel := context.WithTimeout(ctx, take)
-		found, err := client.Inspect(look, resource)
+		found, err := admin.Inspect(look, client, resource)
 		cancel()
 		if err == nil {
 			return f.strangersIn(found)
@@ -116,7 +117,7 @@ const strangersRest = 10
 // strangersIn judges what the nodes say of a resource. The key of a plain lock
 // is also that of a writer and of the holder of a fair lock, so these see each
 // other. It takes for there what a quorum has, or may have.
-func (f *form) strangersIn(found redlock.Inspection) error {
+func (f *form) strangersIn(found admin.Inspection) error {
 	missing := 0
 	for _, n := range found.Nodes {
 		if n.Err != nil {
@@ -124,10 +125,10 @@ func (f *form) strangersIn(found redlock.Inspection) error {
 		}
 	}
 	quorum, holders := multiplex.Quorum(len(found.Nodes)), make(map[string]int)
-	there := func(all []redlock.Participant) bool {
-		return slices.ContainsFunc(all, func(p redlock.Participant) bool { return len(p.Nodes)+missing >= quorum })
+	there := func(all []admin.Participant) bool {
+		return slices.ContainsFunc(all, func(p admin.Participant) bool { return len(p.Nodes)+missing >= quorum })
 	}
-	held := slices.ContainsFunc(found.Nodes, func(n redlock.InspectedNode) bool {
+	held := slices.ContainsFunc(found.Nodes, func(n admin.InspectedNode) bool {
 		holders[n.Holder]++
 		return n.Holder != "" && holders[n.Holder]+missing >= quorum
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // initCommand opens the deployment (R30).
@@ -92,7 +93,7 @@ func (c *initCommand) Run(p *process, d *deployment) error {
 		return err
 	}
 	defer closeAll(probes)
-	made, err := redlock.Init(ctx, config, c.Replace...) // which gives up by itself
+	made, err := admin.Init(ctx, config, c.Replace...) // which gives up by itself
 	if signal := interrupted(ctx); signal != nil {
 		err = signal
 	}
@@ -122,7 +123,7 @@ func (c *initCommand) Run(p *process, d *deployment) error {
 // initError gives an error of Init its exit code. The nodes are printed beside
 // it, so it needs no list of them.
 func initError(err error) error {
-	failed := (*redlock.InitError)(nil)
+	failed := (*admin.InitError)(nil)
 	if !errors.As(err, &failed) {
 		return err
 	}
@@ -142,7 +143,7 @@ func initError(err error) error {
 }
 
 // causeOfInit returns the first cause that says that nodes are in use.
-func causeOfInit(failed *redlock.InitError) error {
+func causeOfInit(failed *admin.InitError) error {
 	for _, err := range failed.Unwrap() {
 		if isOneOf(err, redlock.ErrDeployment, redlock.ErrMaxTTL) {
 			return err

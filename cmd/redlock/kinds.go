@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
-	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -69,7 +69,7 @@ var sizeCommands = map[string]string{
 
 // kindsOf asks the nodes that have a key what it is. If the user may not ask,
 // or a node does not answer, it stays unknown.
-func kindsOf(ctx context.Context, d *deployment, probes []*probe.Probe, key string, found redlock.Inspection) []kind {
+func kindsOf(ctx context.Context, d *deployment, probes []*probe.Probe, key string, found admin.Inspection) []kind {
 	kinds := make([]kind, len(probes))
 	if !slices.ContainsFunc(found.Nodes, hasKey) {
 		return kinds
@@ -82,7 +82,7 @@ func kindsOf(ctx context.Context, d *deployment, probes []*probe.Probe, key stri
 	return kinds
 }
 
-func hasKey(n redlock.InspectedNode) bool { return n.Err == nil && (n.Foreign || n.Holder != "") }
+func hasKey(n admin.InspectedNode) bool { return n.Err == nil && (n.Foreign || n.Holder != "") }
 
 // kindOf asks one node. It fetches no more than the beginning of a value, and
 // keeps none of it (R27).
@@ -162,7 +162,7 @@ var redissonField = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{1
 
 // foreignText says which keys of another kind exist, on how many nodes, and
 // until when.
-func foreignText(found redlock.Inspection, kinds []kind) string {
+func foreignText(found admin.Inspection, kinds []kind) string {
 	on := make(map[string]int)
 	var names []string
 	var ttl time.Duration
@@ -174,7 +174,7 @@ func foreignText(found redlock.Inspection, kinds []kind) string {
 		if on[name]++; on[name] == 1 {
 			names = append(names, name)
 		}
-		if ttl != redlock.NoExpiry && (n.TTL == redlock.NoExpiry || n.TTL > ttl) {
+		if ttl != admin.NoExpiry && (n.TTL == admin.NoExpiry || n.TTL > ttl) {
 			ttl = n.TTL
 		}
 	}
@@ -182,7 +182,7 @@ func foreignText(found redlock.Inspection, kinds []kind) string {
 		names[i] = fmt.Sprintf("%s on %d of %s", name, on[name], count(len(found.Nodes), "node"))
 	}
 	expiry := "never expires"
-	if ttl != redlock.NoExpiry {
+	if ttl != admin.NoExpiry {
 		expiry = "expires in " + ttl.Round(time.Millisecond).String()
 	}
 	return strings.Join(names, ", ") + "; it " + expiry
@@ -199,7 +199,7 @@ func kindName(k kind) string {
 
 // isForeign reports whether a node has a key that no client of this algorithm
 // set.
-func isForeign(n redlock.InspectedNode, k kind) bool {
+func isForeign(n admin.InspectedNode, k kind) bool {
 	return n.Err == nil && (n.Foreign || n.Holder != "" && k.foreign())
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // In a folder such as /tmp any user may have put a link where a token or an
@@ -47,7 +47,7 @@ func TestFilesAreNotOpenedThroughAnotherUsersLink_R27(t *testing.T) {
 	text, err := os.ReadFile(precious)
 	require.NoError(t, err)
 	require.Equal(t, "precious", string(text))
-	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 	for _, path := range []string{precious, "/dev/stdin", "/dev/fd/0", filepath.Join(dir, "missing"), "missing/too", ".", ".."} {
 		_, err := ownPath(path)
 		require.NoError(t, err, path)

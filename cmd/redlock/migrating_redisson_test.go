@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // A port is what a program that comes from Redisson writes instead: against
@@ -142,13 +143,13 @@ var redissonPorts = map[string]func(p *port){
 	},
 	"`lock.getHoldCount()`": nil,
 	"`lock.isLocked()`, `remainTimeToLive()`": func(p *port) {
-		found, err := p.other.Inspect(p.Context(), "r")
+		found, err := admin.Inspect(p.Context(), p.other, "r")
 		require.NoError(p, err)
-		require.Equal(p, redlock.StateFree, found.State)
+		require.Equal(p, admin.StateFree, found.State)
 		p.ok(p.mine.Acquire(p.Context(), "r", time.Minute))
-		found, err = p.other.Inspect(p.Context(), "r")
+		found, err = admin.Inspect(p.Context(), p.other, "r")
 		require.NoError(p, err)
-		require.Equal(p, redlock.StateHeld, found.State)
+		require.Equal(p, admin.StateHeld, found.State)
 		require.Greater(p, found.TTL, 30*time.Second)
 	},
 	"`lock.forceUnlock()`": func(p *port) {
@@ -180,7 +181,7 @@ var redissonPorts = map[string]func(p *port){
 	"`getMultiLock` over servers, `getRedLock` (deprecated)": func(p *port) {
 		p.ok(p.mine.Acquire(p.Context(), "r", time.Minute))
 		eventually(p.T, "a key on each of the three", func() bool {
-			found, err := p.other.Inspect(p.Context(), "r")
+			found, err := admin.Inspect(p.Context(), p.other, "r")
 			return err == nil && found.Agree == 3
 		})
 	},
@@ -216,7 +217,7 @@ var redissonPorts = map[string]func(p *port){
 				}
 			}()
 			eventually(p.T, "another one in the queue", func() bool {
-				found, err := p.mine.Inspect(p.Context(), "r")
+				found, err := admin.Inspect(p.Context(), p.mine, "r")
 				return err == nil && len(found.Queue) == i+1 && len(found.Queue[i].Nodes) == 3
 			})
 		}
@@ -232,7 +233,7 @@ var redissonPorts = map[string]func(p *port){
 			got <- err
 		}()
 		eventually(p.T, "it is in the queue", func() bool {
-			found, err := p.mine.Inspect(p.Context(), "r")
+			found, err := admin.Inspect(p.Context(), p.mine, "r")
 			return err == nil && len(found.Queue) == 1 && len(found.Queue[0].Nodes) == 3
 		})
 		require.NoError(p, lock.Release(p.Context()))
@@ -272,7 +273,7 @@ var redissonPorts = map[string]func(p *port){
 	"its `availablePermits()`": func(p *port) {
 		p.ok(p.mine.Semaphore("r", 3).Acquire(p.Context(), time.Minute))
 		eventually(p.T, "two of three free", func() bool {
-			found, err := p.other.Inspect(p.Context(), "r")
+			found, err := admin.Inspect(p.Context(), p.other, "r")
 			return err == nil && found.Permits == 3 && found.FreePermits == 2
 		})
 	},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // reporting has the flag of commands that take, extend or release a lock.
@@ -88,7 +89,7 @@ func (o *outcome) conclude(err error, success string) {
 }
 
 // holder sets what is known of the lock of another client.
-func (o *outcome) holder(found *redlock.Inspection) {
+func (o *outcome) holder(found *admin.Inspection) {
 	if found != nil && found.Holder != "" {
 		o.Holder, o.HolderOwner, o.HolderTTLMS = found.Holder, found.Owner, ttlNumber(found.TTL, true)
 	}

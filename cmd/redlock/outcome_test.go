@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // reported is the outcome that a command printed.
@@ -74,7 +74,7 @@ func TestAcquireWhoseOutcomeCannotBePrinted_R7(t *testing.T) {
 	var stderr strings.Builder
 	code := run([]string{"acquire", "--json", nodes, "r"}, nil, brokenWriter{}, &stderr, make(chan os.Signal, 1))
 	require.Equal(t, exitFailed, code)
-	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 }
 
 // Errors about a token file name it as the user did.

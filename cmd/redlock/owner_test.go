@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/internal/redistest"
-	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // The owner is a part of what acquire hands over: another process extends and
@@ -42,11 +42,11 @@ func TestOwnerIsHandedOver(t *testing.T) {
 
 	require.Equal(t, result{}, within("extend", nodes, "--ttl=25s", "--owner=web-2", file, "r"))
 	require.Equal(t, result{}, within("release", nodes, file, "r"))
-	require.Equal(t, redlock.StateFree, state(t, c))
+	require.Equal(t, admin.StateFree, state(t, c))
 
 	require.Equal(t, result{}, within("acquire", nodes, "-n", "--owner=web-1", file, "r"))
 	forced = within("release", nodes, "--force", "--yes", "r")
 	require.Zero(t, forced.code)
 	require.Contains(t, forced.stdout, " (web-1)")
-	require.Equal(t, redlock.StateFree, state(t, c))
+	require.Equal(t, admin.StateFree, state(t, c))
 }

@@ -7,22 +7,22 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/multiplex"
-	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // participants are the parts of a statusReport about locks of several holders,
-// as redlock.Inspection has them.
+// as admin.Inspection has them.
 type participants struct {
-	Readers     []redlock.Participant `json:"readers,omitempty"`
-	WriterWaits bool                  `json:"writer_waits,omitempty"`
-	Permits     int                   `json:"permits,omitempty"`
-	FreePermits *int                  `json:"free_permits,omitempty"`
-	PermitsHeld []redlock.Participant `json:"permits_held,omitempty"`
-	Queue       []redlock.Participant `json:"queue,omitempty"`
-	Cut         bool                  `json:"cut,omitempty"` // there are more than these
+	Readers     []admin.Participant `json:"readers,omitempty"`
+	WriterWaits bool                `json:"writer_waits,omitempty"`
+	Permits     int                 `json:"permits,omitempty"`
+	FreePermits *int                `json:"free_permits,omitempty"`
+	PermitsHeld []admin.Participant `json:"permits_held,omitempty"`
+	Queue       []admin.Participant `json:"queue,omitempty"`
+	Cut         bool                `json:"cut,omitempty"` // there are more than these
 }
 
-func participantsOf(found redlock.Inspection) participants {
+func participantsOf(found admin.Inspection) participants {
 	p := participants{
 		Readers: found.Readers, WriterWaits: found.WriterWaits, Permits: found.Permits,
 		PermitsHeld: found.PermitsHeld, Queue: found.Queue, Cut: found.Cut,
@@ -34,7 +34,7 @@ func participantsOf(found redlock.Inspection) participants {
 }
 
 // onQuorum returns those that a quorum of nodes has.
-func onQuorum(found redlock.Inspection, all []redlock.Participant) (some []redlock.Participant) {
+func onQuorum(found admin.Inspection, all []admin.Participant) (some []admin.Participant) {
 	for _, p := range all {
 		if len(p.Nodes) >= multiplex.Quorum(len(found.Nodes)) {
 			some = append(some, p)
@@ -45,11 +45,11 @@ func onQuorum(found redlock.Inspection, all []redlock.Participant) (some []redlo
 
 // participantsText says in a few words who shares a resource, or waits for it;
 // "" if there is none.
-func participantsText(found redlock.Inspection) string {
+func participantsText(found admin.Inspection) string {
 	var parts []string
 	if readers := onQuorum(found, found.Readers); len(readers) > 0 {
 		text := "read by " + several(found, len(readers))
-		if left := readers[0].TTL; left != redlock.NoExpiry {
+		if left := readers[0].TTL; left != admin.NoExpiry {
 			text += ", the last for " + left.Round(time.Millisecond).String() + " unless it is extended or released"
 		}
 		parts = append(parts, text)
@@ -68,7 +68,7 @@ func participantsText(found redlock.Inspection) string {
 }
 
 // several returns a number of participants, of which there may be more.
-func several(found redlock.Inspection, n int) string {
+func several(found admin.Inspection, n int) string {
 	if found.Cut {
 		return strconv.Itoa(n) + " or more"
 	}
@@ -76,9 +76,9 @@ func several(found redlock.Inspection, n int) string {
 }
 
 // participating reports for each node whether it has a reader or a permit.
-func participating(found redlock.Inspection) []bool {
+func participating(found admin.Inspection) []bool {
 	has := make([]bool, len(found.Nodes))
-	for _, list := range [][]redlock.Participant{found.Readers, found.PermitsHeld} {
+	for _, list := range [][]admin.Participant{found.Readers, found.PermitsHeld} {
 		for _, p := range list {
 			for _, i := range p.Nodes {
 				has[i] = true
@@ -89,8 +89,8 @@ func participating(found redlock.Inspection) []bool {
 }
 
 // mostOnOne returns on how many nodes the reader or permit is that most have.
-func mostOnOne(found redlock.Inspection) (most int) {
-	for _, list := range [][]redlock.Participant{found.Readers, found.PermitsHeld} {
+func mostOnOne(found admin.Inspection) (most int) {
+	for _, list := range [][]admin.Participant{found.Readers, found.PermitsHeld} {
 		for _, p := range list {
 			most = max(most, len(p.Nodes))
 		}
@@ -99,7 +99,7 @@ func mostOnOne(found redlock.Inspection) (most int) {
 }
 
 // participantsTables returns the tables below that of the nodes.
-func participantsTables(found redlock.Inspection) string {
+func participantsTables(found admin.Inspection) string {
 	return participantsTable(found, []string{"READER", "HOLDER", "TTL", "ON"}, found.Readers) +
 		participantsTable(found, []string{"PERMIT", "HOLDER", "TTL", "ON"}, found.PermitsHeld) +
 		participantsTable(found, []string{"PLACE", "WAITER", "LEASE", "ON"}, found.Queue)
@@ -108,14 +108,14 @@ func participantsTables(found redlock.Inspection) string {
 // longestTable is how many rows a person reads; JSON has all.
 const longestTable = 20
 
-func participantsTable(found redlock.Inspection, head []string, all []redlock.Participant) string {
+func participantsTable(found admin.Inspection, head []string, all []admin.Participant) string {
 	if len(all) == 0 {
 		return ""
 	}
 	rows := [][]string{head}
 	for _, p := range all[:min(len(all), longestTable)] {
 		ttl := p.TTL.String()
-		if p.TTL == redlock.NoExpiry {
+		if p.TTL == admin.NoExpiry {
 			ttl = "none"
 		}
 		rows = append(rows, []string{strconv.Itoa(p.Number), named(p.Holder, p.Owner), ttl, nodesText(found, p.Nodes)})
@@ -128,7 +128,7 @@ func participantsTable(found redlock.Inspection, head []string, all []redlock.Pa
 }
 
 // nodesText names the nodes that have a participant, unless all have it.
-func nodesText(found redlock.Inspection, on []int) string {
+func nodesText(found admin.Inspection, on []int) string {
 	if len(on) == len(found.Nodes) {
 		return "all nodes"
 	}
@@ -140,7 +140,7 @@ func nodesText(found redlock.Inspection, on []int) string {
 }
 
 // permitsCell says how many permits a node records, where there is a semaphore.
-func permitsCell(n redlock.InspectedNode) string {
+func permitsCell(n admin.InspectedNode) string {
 	if n.Permits == 0 {
 		return ""
 	}

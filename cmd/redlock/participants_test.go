@@ -14,6 +14,7 @@ import (
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -264,7 +265,7 @@ func TestForceLeavesParticipantsAlone(t *testing.T) {
 
 // A person sees the first twenty, and how many there are besides.
 func TestLongTablesAreCut(t *testing.T) {
-	found := redlock.Inspection{Readers: make([]redlock.Participant, longestTable+5)}
+	found := admin.Inspection{Readers: make([]admin.Participant, longestTable+5)}
 	text := participantsTables(found)
 	assert.Equal(t, 1+1+longestTable+1, strings.Count(text, "\n"))
 	assert.True(t, strings.HasSuffix(text, "\nnot shown: 5 (see --json)\n"), text)

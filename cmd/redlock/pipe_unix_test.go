@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // withoutReader runs the program with a standard output that nothing reads.
@@ -42,7 +42,7 @@ func TestAReaderThatIsGoneEndsACommandSilently(t *testing.T) {
 	} {
 		require.Equal(t, result{code: exitPipe}, withoutReader(t, args...), args)
 	}
-	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 }
 
 // A signal ends a command that waits for a person to type a token, or for the

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/internal/redistest"
-	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // redlock run --also locks all resources, or none, and says which one is in the
@@ -28,9 +28,9 @@ func TestRunWithSeveralResources(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "r, s,1, u", string(text))
 	for _, resource := range []string{"r", "s,1", "u"} {
-		found, err := c.Inspect(t.Context(), resource)
+		found, err := admin.Inspect(t.Context(), c, resource)
 		require.NoError(t, err)
-		require.Equal(t, redlock.StateHeld, found.State)
+		require.Equal(t, admin.StateHeld, found.State)
 	}
 	refused := within("run", nodes, "-n", "--also=u", "v", "--", "true")
 	require.Equal(t, exitHeld, refused.code)
@@ -40,8 +40,8 @@ func TestRunWithSeveralResources(t *testing.T) {
 	require.NoError(t, run.Wait())
 	for _, resource := range []string{"r", "s,1", "u", "v"} {
 		eventually(t, resource+" is released", func() bool {
-			found, err := c.Inspect(t.Context(), resource)
-			return err == nil && found.State == redlock.StateFree
+			found, err := admin.Inspect(t.Context(), c, resource)
+			return err == nil && found.State == admin.StateFree
 		})
 	}
 	outcome, err := os.ReadFile(file)

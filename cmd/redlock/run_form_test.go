@@ -15,6 +15,7 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // redlock run with the flags of locks that are not plain: what runs beside a
@@ -143,12 +144,12 @@ func TestRunWithoutAFlagExcludesReaders(t *testing.T) {
 
 // What the answers of the nodes say of locks of another kind.
 func TestStrangers(t *testing.T) {
-	on := func(nodes ...int) []redlock.Participant { return []redlock.Participant{{Nodes: nodes}} }
-	nodes := func(holders ...string) (all []redlock.InspectedNode) {
+	on := func(nodes ...int) []admin.Participant { return []admin.Participant{{Nodes: nodes}} }
+	nodes := func(holders ...string) (all []admin.InspectedNode) {
 		for _, h := range holders {
-			n := redlock.InspectedNode{Holder: h}
+			n := admin.InspectedNode{Holder: h}
 			if h == "?" {
-				n = redlock.InspectedNode{Err: multiplex.ErrTimeout}
+				n = admin.InspectedNode{Err: multiplex.ErrTimeout}
 			}
 			all = append(all, n)
 		}
@@ -158,21 +159,21 @@ func TestStrangers(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		own   form
-		found redlock.Inspection
+		found admin.Inspection
 		use   string
 	}{
-		{"ourselves", form{}, redlock.Inspection{Nodes: nodes("a", "a", "a")}, ""},
-		{"a reader on one node", form{}, redlock.Inspection{Nodes: nodes("a", "a", "a"), Readers: on(0)}, ""},
-		{"a reader", form{}, redlock.Inspection{Nodes: nodes("a", "a", "a"), Readers: on(0, 2)}, "--exclusive"},
-		{"a reader that a quorum may have", form{}, redlock.Inspection{Nodes: nodes("a", "a", "?"), Readers: on(0)}, "--exclusive"},
-		{"readers beside readers", form{Shared: true}, redlock.Inspection{Nodes: nodes("", "", ""), Readers: on(0, 1, 2)}, ""},
-		{"permits beside readers", form{Shared: true}, redlock.Inspection{Nodes: nodes("", "", ""), PermitsHeld: on(0, 1)}, "--permits"},
-		{"a reader on two of four nodes", form{}, redlock.Inspection{Nodes: nodes("a", "a", "a", "a"), Readers: on(0, 2)}, ""},
-		{"a queue", form{}, redlock.Inspection{Nodes: nodes("a", "a", "a"), Queue: on(1, 2)}, "--fair"},
-		{"a queue beside its own", form{Fair: true}, redlock.Inspection{Nodes: nodes("a", "a", "a"), Queue: on(1, 2)}, ""},
-		{"a holder beside permits", form{Permits: &five}, redlock.Inspection{Nodes: nodes("a", "b", "a")}, "no --permits"},
-		{"remains beside permits", form{Permits: &five}, redlock.Inspection{Nodes: nodes("a", "b", "")}, ""},
-		{"what may be a holder beside permits", form{Permits: &five}, redlock.Inspection{Nodes: nodes("a", "?", "")}, "no --permits"},
+		{"ourselves", form{}, admin.Inspection{Nodes: nodes("a", "a", "a")}, ""},
+		{"a reader on one node", form{}, admin.Inspection{Nodes: nodes("a", "a", "a"), Readers: on(0)}, ""},
+		{"a reader", form{}, admin.Inspection{Nodes: nodes("a", "a", "a"), Readers: on(0, 2)}, "--exclusive"},
+		{"a reader that a quorum may have", form{}, admin.Inspection{Nodes: nodes("a", "a", "?"), Readers: on(0)}, "--exclusive"},
+		{"readers beside readers", form{Shared: true}, admin.Inspection{Nodes: nodes("", "", ""), Readers: on(0, 1, 2)}, ""},
+		{"permits beside readers", form{Shared: true}, admin.Inspection{Nodes: nodes("", "", ""), PermitsHeld: on(0, 1)}, "--permits"},
+		{"a reader on two of four nodes", form{}, admin.Inspection{Nodes: nodes("a", "a", "a", "a"), Readers: on(0, 2)}, ""},
+		{"a queue", form{}, admin.Inspection{Nodes: nodes("a", "a", "a"), Queue: on(1, 2)}, "--fair"},
+		{"a queue beside its own", form{Fair: true}, admin.Inspection{Nodes: nodes("a", "a", "a"), Queue: on(1, 2)}, ""},
+		{"a holder beside permits", form{Permits: &five}, admin.Inspection{Nodes: nodes("a", "b", "a")}, "no --permits"},
+		{"remains beside permits", form{Permits: &five}, admin.Inspection{Nodes: nodes("a", "b", "")}, ""},
+		{"what may be a holder beside permits", form{Permits: &five}, admin.Inspection{Nodes: nodes("a", "?", "")}, "no --permits"},
 	} {
 		err := test.own.strangersIn(test.found)
 		if test.use == "" {

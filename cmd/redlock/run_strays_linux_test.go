@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/internal/redistest"
-	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // markVariable and anotherRun are of package supervise: the variable that marks
@@ -266,7 +266,7 @@ while test -d "$1"; do sleep 0.02; done`)
 	j.appears("USR1")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, 9, await(t, cmd))
-	require.Equal(t, redlock.StateFree, state(t, c))
+	require.Equal(t, admin.StateFree, state(t, c))
 	time.Sleep(100 * time.Millisecond)
 	// Now and then, a child of its own has not executed its program yet.
 	eventually(t, "others live, or it does not", func() bool { return slices.Equal([]int{stray}, j.living()) })

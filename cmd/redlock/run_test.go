@@ -26,6 +26,7 @@ import (
 	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // runs prepares "redlock run FLAGS r -- command".
@@ -71,7 +72,7 @@ func TestRunPassesOnExitCodes(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := finish(t, runs(t, nodes, []string{"-n"}, test.command...))
 			require.Equal(t, result{code: test.code}, r)
-			require.Equal(t, redlock.StateFree, state(t, c), "it is released")
+			require.Equal(t, admin.StateFree, state(t, c), "it is released")
 		})
 	}
 }
@@ -104,7 +105,7 @@ func TestRunOfWhatCannotBeRun(t *testing.T) {
 			require.Equal(t, test.code, r.code, r.stderr)
 		}
 	}
-	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 }
 
 // Names of files and of resources are bytes. A command must not work on another
@@ -374,7 +375,7 @@ func TestRunInterruptedWhileItWaits(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, 143, await(t, cmd))
 	require.NoError(t, lock.Release(context.Background()))
-	require.Equal(t, redlock.StateFree, state(t, c))
+	require.Equal(t, admin.StateFree, state(t, c))
 }
 
 func TestRunWithoutQuorum(t *testing.T) {
@@ -396,9 +397,9 @@ func TestRunKeepsTheLockForMinHold(t *testing.T) {
 	c := client(t, servers)
 	r := finish(t, runs(t, nodes, []string{"--min-hold=20s"}, "true"))
 	require.Equal(t, 0, r.code, r.stderr)
-	all, err := c.Inspect(context.Background(), "r")
+	all, err := admin.Inspect(context.Background(), c, "r")
 	require.NoError(t, err)
-	require.Equal(t, redlock.StateHeld, all.State)
+	require.Equal(t, admin.StateHeld, all.State)
 	require.LessOrEqual(t, all.TTL, 21*time.Second, "and no longer")
 	r = finish(t, runs(t, nodes, []string{"-n"}, "true"))
 	require.Equal(t, exitHeld, r.code)
@@ -410,7 +411,7 @@ func TestRunStopsACommandAfterMaxHold(t *testing.T) {
 	r := finish(t, runs(t, nodes, []string{"--max-hold=300ms"}, "sleep", "1000"))
 	require.Equal(t, exitTooLong, r.code)
 	require.Contains(t, r.stderr, "--max-hold was reached")
-	require.Equal(t, redlock.StateFree, state(t, client(t, servers)))
+	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 	// A command that ignores TERM is killed.
 	r = finish(t, runs(t, nodes, []string{"--max-hold=300ms", "--kill-after=100ms"}, shell("trap '' TERM; sleep 1000 & wait; sleep 1000")...))
 	require.Equal(t, exitTooLong, r.code)
@@ -443,11 +444,11 @@ while :; do sleep 0.02; done`
 		require.NoError(t, cmd.Process.Signal(s.signal))
 		appears(t, filepath.Join(dir, s.name))
 	}
-	require.Equal(t, redlock.StateHeld, state(t, c))
+	require.Equal(t, admin.StateHeld, state(t, c))
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, 9, await(t, cmd))
 	require.True(t, exists(filepath.Join(dir, "TERM")))
-	require.Equal(t, redlock.StateFree, state(t, c))
+	require.Equal(t, admin.StateFree, state(t, c))
 }
 
 // ticking is a script that appends the time in nanoseconds to a file every few
@@ -787,5 +788,5 @@ func TestRunWhoseGuardDiesBeforeTheCommand(t *testing.T) {
 	require.Equal(t, exitFailed, await(t, cmd), stderr.String())
 	require.Contains(t, stderr.String(), "the guard") // has died, or does not answer if it was not ready yet
 	require.False(t, exists(never))
-	require.Equal(t, redlock.StateFree, state(t, c))
+	require.Equal(t, admin.StateFree, state(t, c))
 }

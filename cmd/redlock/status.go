@@ -12,6 +12,7 @@ import (
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // statusCommand shows who holds a resource.
@@ -69,7 +70,7 @@ func (c *statusCommand) Run(p *process, d *deployment) error {
 	defer shut(client)
 	place := screenOf(p.stdout)
 	return c.show(ctx, p, func(ctx context.Context) (view, error) {
-		found, err := client.Inspect(ctx, c.Resource)
+		found, err := admin.Inspect(ctx, client, c.Resource)
 		if errors.Is(err, redlock.ErrResource) {
 			return view{}, err
 		}
@@ -92,7 +93,7 @@ const (
 
 // judge returns the verdict. Instead of unclear it is remains or foreign if no
 // holder can have a quorum, whatever is unknown.
-func judge(found redlock.Inspection, kinds []kind) verdict {
+func judge(found admin.Inspection, kinds []kind) verdict {
 	missing, most, foreign := 0, mostOnOne(found), 0
 	holders := make(map[string]int)
 	for i, n := range found.Nodes {
@@ -112,11 +113,11 @@ func judge(found redlock.Inspection, kinds []kind) verdict {
 	switch {
 	case len(found.Nodes)-missing < quorum:
 		return verdictUnknown
-	case found.State == redlock.StateHeld && most >= quorum:
+	case found.State == admin.StateHeld && most >= quorum:
 		return verdictHeld
-	case found.State == redlock.StateFree:
+	case found.State == admin.StateFree:
 		return verdictFree
-	case found.State == redlock.StateShared:
+	case found.State == admin.StateShared:
 		return verdictShared
 	case most+missing >= quorum:
 		return verdictUnclear
@@ -156,7 +157,7 @@ type statusReport struct {
 }
 
 // statusView returns the view of an inspection.
-func statusView(place screen, found redlock.Inspection, kinds []kind, err error) view {
+func statusView(place screen, found admin.Inspection, kinds []kind, err error) view {
 	v := judge(found, kinds)
 	r := statusReport{
 		At: time.Now(), Resource: errtext.Name(found.Resource), Verdict: v, Holder: found.Holder, Owner: found.Owner, Agree: found.Agree,
@@ -201,7 +202,7 @@ func paintVerdict(place screen, v verdict, text string) string {
 
 // verdictText returns the verdict as a sentence, with who shares the resource or
 // waits for it.
-func verdictText(v verdict, found redlock.Inspection, kinds []kind) string {
+func verdictText(v verdict, found admin.Inspection, kinds []kind) string {
 	switch text, more := keyText(v, found, kinds), participantsText(found); {
 	case v == verdictShared:
 		return text + more
@@ -213,7 +214,7 @@ func verdictText(v verdict, found redlock.Inspection, kinds []kind) string {
 }
 
 // keyText is verdictText about the key of the resource.
-func keyText(v verdict, found redlock.Inspection, kinds []kind) string {
+func keyText(v verdict, found admin.Inspection, kinds []kind) string {
 	nodes, keys, foreign, missing := count(len(found.Nodes), "node"), 0, 0, 0
 	sharing := participating(found)
 	for i, node := range found.Nodes {
@@ -229,7 +230,7 @@ func keyText(v verdict, found redlock.Inspection, kinds []kind) string {
 	switch v {
 	case verdictHeld:
 		left := "for ever: its keys have no TTL, so no client of this library set them"
-		if found.TTL != redlock.NoExpiry {
+		if found.TTL != admin.NoExpiry {
 			left = "for " + found.TTL.Round(time.Millisecond).String() + " unless it is extended or released"
 		}
 		return fmt.Sprintf("held by %s on %d of %s, %s", named(found.Holder, found.Owner), found.Agree, nodes, left)
@@ -264,11 +265,11 @@ func named(holder, owner string) string {
 	return holder + " (" + owner + ")"
 }
 
-func ttlText(n redlock.InspectedNode) string {
+func ttlText(n admin.InspectedNode) string {
 	switch {
 	case n.Err != nil || n.Holder == "" && !n.Foreign:
 		return ""
-	case n.TTL == redlock.NoExpiry:
+	case n.TTL == admin.NoExpiry:
 		return "none"
 	default:
 		return n.TTL.String()
@@ -281,7 +282,7 @@ func ttlNumber(ttl time.Duration, key bool) *float64 {
 		return nil
 	}
 	ms := milliseconds(ttl)
-	if ttl == redlock.NoExpiry {
+	if ttl == admin.NoExpiry {
 		ms = -1
 	}
 	return &ms

@@ -18,6 +18,7 @@ import (
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // statusOf asks for the status of a resource as a program would.
@@ -179,7 +180,7 @@ func TestStatusOfOtherKindsElsewhere_R1(t *testing.T) {
 		urls[i] += "?db=3"
 	}
 	config.Nodes = redlock.Nodes(urls...)
-	_, err := redlock.Init(t.Context(), config)
+	_, err := admin.Init(t.Context(), config)
 	require.NoError(t, err)
 	do(t, servers, "EVAL", "redis.call('SELECT', 3) return redis.call('HSET', KEYS[1], ARGV[1], 1)", "1",
 		"app:shared", "8c1d2f30-1f6a-4c2b-9a61-0d5b2a7e44aa:37")
@@ -191,29 +192,29 @@ func TestStatusOfOtherKindsElsewhere_R1(t *testing.T) {
 }
 
 func TestVerdicts(t *testing.T) {
-	down := redlock.InspectedNode{Err: errors.New("down")}
-	free, foreign := redlock.InspectedNode{}, redlock.InspectedNode{Foreign: true}
-	held := func(by string) redlock.InspectedNode { return redlock.InspectedNode{Holder: by} }
+	down := admin.InspectedNode{Err: errors.New("down")}
+	free, foreign := admin.InspectedNode{}, admin.InspectedNode{Foreign: true}
+	held := func(by string) admin.InspectedNode { return admin.InspectedNode{Holder: by} }
 	for _, c := range []struct {
-		state redlock.LockState
-		nodes []redlock.InspectedNode
+		state admin.LockState
+		nodes []admin.InspectedNode
 		want  verdict
 	}{
-		{redlock.StateHeld, []redlock.InspectedNode{held("a"), held("a"), free}, verdictHeld},
-		{redlock.StateFree, []redlock.InspectedNode{free, free, held("a")}, verdictFree},
-		{redlock.StateUnclear, []redlock.InspectedNode{free, held("a"), held("b")}, verdictRemains},
-		{redlock.StateUnclear, []redlock.InspectedNode{free, held("a"), down}, verdictUnclear},
-		{redlock.StateUnclear, []redlock.InspectedNode{free, held("a"), held("b"), down, free}, verdictRemains},
-		{redlock.StateUnclear, []redlock.InspectedNode{free, held("a"), held("a"), down, free}, verdictUnclear},
-		{redlock.StateUnclear, []redlock.InspectedNode{free, free, down, down}, verdictUnknown},
-		{redlock.StateUnclear, []redlock.InspectedNode{down}, verdictUnknown},
-		{redlock.StateUnclear, []redlock.InspectedNode{foreign, foreign, free}, verdictForeign},
-		{redlock.StateUnclear, []redlock.InspectedNode{foreign, foreign, down}, verdictForeign},
-		{redlock.StateUnclear, []redlock.InspectedNode{foreign, held("a"), down}, verdictUnclear},
-		{redlock.StateFree, []redlock.InspectedNode{foreign, free, free}, verdictFree},
-		{redlock.StateHeld, []redlock.InspectedNode{foreign, held("a"), held("a")}, verdictHeld},
+		{admin.StateHeld, []admin.InspectedNode{held("a"), held("a"), free}, verdictHeld},
+		{admin.StateFree, []admin.InspectedNode{free, free, held("a")}, verdictFree},
+		{admin.StateUnclear, []admin.InspectedNode{free, held("a"), held("b")}, verdictRemains},
+		{admin.StateUnclear, []admin.InspectedNode{free, held("a"), down}, verdictUnclear},
+		{admin.StateUnclear, []admin.InspectedNode{free, held("a"), held("b"), down, free}, verdictRemains},
+		{admin.StateUnclear, []admin.InspectedNode{free, held("a"), held("a"), down, free}, verdictUnclear},
+		{admin.StateUnclear, []admin.InspectedNode{free, free, down, down}, verdictUnknown},
+		{admin.StateUnclear, []admin.InspectedNode{down}, verdictUnknown},
+		{admin.StateUnclear, []admin.InspectedNode{foreign, foreign, free}, verdictForeign},
+		{admin.StateUnclear, []admin.InspectedNode{foreign, foreign, down}, verdictForeign},
+		{admin.StateUnclear, []admin.InspectedNode{foreign, held("a"), down}, verdictUnclear},
+		{admin.StateFree, []admin.InspectedNode{foreign, free, free}, verdictFree},
+		{admin.StateHeld, []admin.InspectedNode{foreign, held("a"), held("a")}, verdictHeld},
 	} {
-		assert.Equal(t, c.want, judge(redlock.Inspection{State: c.state, Nodes: c.nodes}, nil), "%v", c.nodes)
+		assert.Equal(t, c.want, judge(admin.Inspection{State: c.state, Nodes: c.nodes}, nil), "%v", c.nodes)
 	}
 }
 

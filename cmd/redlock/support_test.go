@@ -18,6 +18,7 @@ import (
 	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // patience bounds the wait for what takes milliseconds on an idle machine.
@@ -145,7 +146,7 @@ func mastersWith(t *testing.T, config redlock.Config, n int, options ...redistes
 	t.Helper()
 	servers, nodes = unopened(t, n, options...)
 	config.Nodes = redlock.Nodes(redistest.URLs(servers)...)
-	_, err := redlock.Init(t.Context(), config)
+	_, err := admin.Init(t.Context(), config)
 	require.NoError(t, err)
 	return servers, nodes
 }
@@ -205,9 +206,9 @@ func exists(path string) bool {
 }
 
 // state is the state of the resource by the masters.
-func state(t *testing.T, c *redlock.Client) redlock.LockState {
+func state(t *testing.T, c *redlock.Client) admin.LockState {
 	t.Helper()
-	all, err := c.Inspect(context.Background(), "r")
+	all, err := admin.Inspect(context.Background(), c, "r")
 	require.NoError(t, err)
 	return all.State
 }

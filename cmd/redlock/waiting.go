@@ -11,6 +11,7 @@ import (
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // waiting has the flags that say how long to wait for a lock.
@@ -128,11 +129,11 @@ type contest struct {
 	most time.Duration
 	// inTheWay reports whether others than a holder are in the way. If nil,
 	// none can be.
-	inTheWay func(redlock.Inspection) bool
+	inTheWay func(admin.Inspection) bool
 
 	// found is what the nodes last said of the resource, nil if they were not
 	// asked or have not answered. It is for messages, and decides nothing.
-	found *redlock.Inspection
+	found *admin.Inspection
 }
 
 const contestMost = time.Second
@@ -180,7 +181,7 @@ func (c *contest) decided(ctx context.Context, patience time.Duration) bool {
 // look asks the nodes for the holder of the resource, and reports whether a
 // quorum has answered.
 func (c *contest) look(ctx context.Context) bool {
-	found, err := c.client.Inspect(ctx, c.resource)
+	found, err := admin.Inspect(ctx, c.client, c.resource)
 	if err != nil {
 		return false
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 	"github.com/redmux/redmux/redlocktest"
 )
 
@@ -110,29 +111,29 @@ func TestWaitIncludesConnecting(t *testing.T) {
 func TestWhatIsInTheWay(t *testing.T) {
 	one, two := 1, 2
 	some, most := []int{0, 4}, []int{0, 2, 4}
-	on := func(nodes ...[]int) (all []redlock.Participant) {
+	on := func(nodes ...[]int) (all []admin.Participant) {
 		for i, n := range nodes {
-			all = append(all, redlock.Participant{Number: i, Nodes: n})
+			all = append(all, admin.Participant{Number: i, Nodes: n})
 		}
 		return all
 	}
 	shared, exclusive, fair, first, second := form{Shared: true}, form{Exclusive: true}, form{Fair: true}, form{Permits: &one}, form{Permits: &two}
 	for _, c := range []struct {
-		found redlock.Inspection
+		found admin.Inspection
 		want  []form
 	}{
-		{redlock.Inspection{}, nil},
-		{redlock.Inspection{Readers: on(some, some)}, nil},
-		{redlock.Inspection{Readers: on(most, some)}, []form{exclusive}},
-		{redlock.Inspection{WriterWaits: true}, []form{shared}},
-		{redlock.Inspection{Permits: 2, PermitsHeld: on(some, most)}, []form{first}},
-		{redlock.Inspection{Permits: 2, PermitsHeld: on(most, most)}, []form{first, second}},
-		{redlock.Inspection{Permits: 1, PermitsHeld: on(most)}, []form{first, second}},
-		{redlock.Inspection{Permits: 1, PermitsHeld: on(some)}, nil},
-		{redlock.Inspection{Queue: on(some)}, nil},
-		{redlock.Inspection{Queue: on(some, most)}, []form{fair}},
+		{admin.Inspection{}, nil},
+		{admin.Inspection{Readers: on(some, some)}, nil},
+		{admin.Inspection{Readers: on(most, some)}, []form{exclusive}},
+		{admin.Inspection{WriterWaits: true}, []form{shared}},
+		{admin.Inspection{Permits: 2, PermitsHeld: on(some, most)}, []form{first}},
+		{admin.Inspection{Permits: 2, PermitsHeld: on(most, most)}, []form{first, second}},
+		{admin.Inspection{Permits: 1, PermitsHeld: on(most)}, []form{first, second}},
+		{admin.Inspection{Permits: 1, PermitsHeld: on(some)}, nil},
+		{admin.Inspection{Queue: on(some)}, nil},
+		{admin.Inspection{Queue: on(some, most)}, []form{fair}},
 	} {
-		c.found.Nodes = make([]redlock.InspectedNode, 5)
+		c.found.Nodes = make([]admin.InspectedNode, 5)
 		var got []form
 		for _, f := range []form{{}, shared, exclusive, fair, first, second} {
 			if f.inTheWay(c.found) {
@@ -145,7 +146,7 @@ func TestWhatIsInTheWay(t *testing.T) {
 
 // Half of an even number of nodes decides nothing.
 func TestHalfOfTheNodesIsNotInTheWay(t *testing.T) {
-	found := redlock.Inspection{Nodes: make([]redlock.InspectedNode, 4), Readers: []redlock.Participant{{Nodes: []int{1, 3}}}}
+	found := admin.Inspection{Nodes: make([]admin.InspectedNode, 4), Readers: []admin.Participant{{Nodes: []int{1, 3}}}}
 	require.False(t, (&form{Exclusive: true}).inTheWay(found))
 	require.Empty(t, participantsText(found))
 	found.Readers[0].Nodes = []int{1, 2, 3}

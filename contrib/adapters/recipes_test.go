@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redmux/redmux/contrib/fencing"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/election"
 	"github.com/robfig/cron/v3"
 )
 
@@ -18,7 +19,11 @@ import (
 func runAsynq(
 	ctx context.Context, client *redlock.Client, redis asynq.RedisConnOpt, every string, task *asynq.Task,
 ) error {
-	return client.Election("scheduler", redlock.ElectionOptions{}).Run(ctx, func(ctx context.Context, _ uint64) error {
+	candidate, err := election.New(client, "scheduler", election.Options{})
+	if err != nil {
+		return err
+	}
+	return candidate.Run(ctx, func(ctx context.Context, _ uint64) error {
 		scheduler := asynq.NewScheduler(redis, &asynq.SchedulerOpts{LogLevel: asynq.WarnLevel})
 		if _, err := scheduler.Register(every, task); err != nil {
 			return err
@@ -33,7 +38,11 @@ func runAsynq(
 }
 
 func runCron(ctx context.Context, client *redlock.Client, every string, job func(context.Context)) error {
-	return client.Election("cron", redlock.ElectionOptions{}).Run(ctx, func(ctx context.Context, _ uint64) error {
+	candidate, err := election.New(client, "cron", election.Options{})
+	if err != nil {
+		return err
+	}
+	return candidate.Run(ctx, func(ctx context.Context, _ uint64) error {
 		c := cron.New()
 		if _, err := c.AddFunc(every, func() { job(ctx) }); err != nil {
 			return err

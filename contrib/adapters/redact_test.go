@@ -13,6 +13,7 @@ import (
 	"github.com/redmux/redmux/contrib/httplock"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 	"github.com/redmux/redmux/redlocktest"
 	"github.com/stretchr/testify/require"
 )
@@ -26,7 +27,7 @@ func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
 	tweak := func(c *redlock.Config) { c.Prefix, c.Fenced, c.Owner = prefix, true, "web-1" }
 	config := d.Config()
 	tweak(&config)
-	_, err := redlock.Init(t.Context(), config)
+	_, err := admin.Init(t.Context(), config)
 	require.NoError(t, err)
 	client := d.Client(t, tweak)
 	certificates, err := certmagiclock.New(client, certmagiclock.Options{})

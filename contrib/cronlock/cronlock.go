@@ -7,7 +7,7 @@
 //	_, err = c.AddJob("0 3 * * *", locker.Job(ctx, "report", report))
 //
 // Each run goes to the process that is first. For all runs of all jobs to go to
-// one process, start a cron of its own in each term of a redlock.Election; see
+// one process, start a cron of its own in each term of an election; see
 // docs/recipes.md, "A scheduler that one process runs".
 package cronlock
 

@@ -10,6 +10,8 @@ import (
 	"github.com/redmux/redmux/contrib/internal/resource"
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
+	"github.com/redmux/redmux/redlock/election"
 )
 
 // ErrNotLeader is returned by IsLeader when this process does not lead. The
@@ -18,7 +20,7 @@ import (
 var ErrNotLeader = errors.New("gocronlock: not the leader")
 
 // An Elector is a gocron.Elector: of the processes that create one with the
-// same name, one leads. It stands in a redlock.Election until Close, so it
+// same name, one leads. It stands in a election.Election until Close, so it
 // campaigns again after every loss. An Elector is safe for concurrent use.
 //
 // Its leaderships are terms, so the masters must be able to grant fencing
@@ -31,7 +33,8 @@ var ErrNotLeader = errors.New("gocronlock: not the leader")
 // It starts one goroutine, which campaigns. Close ends that goroutine, and must
 // be called before the client is closed.
 type Elector struct {
-	election *redlock.Election
+	client   *redlock.Client
+	election *election.Election
 
 	// leading is the context of the leadership, or one that has ended with the
 	// reason why there is none.
@@ -63,7 +66,7 @@ var (
 // NewElector stands for election under a name, and remains a candidate until
 // Close. The client must have Config.Fenced and Config.Owner, which is how
 // Leader and "redlock status gocron:leader:NAME" call this process; otherwise
-// the error is redlock.ErrElection.
+// the error is election.ErrCandidate.
 //
 // NewElector waits until there is a leader, this process or another, so that
 // not all processes leave out what is due at the start. It waits for a second
@@ -77,10 +80,11 @@ func NewElector(ctx context.Context, client *redlock.Client, name string, option
 	if err != nil {
 		return nil, err
 	}
-	e := &Elector{
-		election: client.Election(resource.Name(options.Prefix, leader+name), redlock.ElectionOptions{TTL: hold.TTL}),
-		ended:    make(chan struct{}),
+	candidate, err := election.New(client, resource.Name(options.Prefix, leader+name), election.Options{TTL: hold.TTL})
+	if err != nil {
+		return nil, err
 	}
+	e := &Elector{client: client, election: candidate, ended: make(chan struct{})}
 	e.without(errNoTerm)
 	run, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
@@ -108,8 +112,8 @@ func NewElector(ctx context.Context, client *redlock.Client, name string, option
 
 // settle waits for a leader, until ctx ends.
 func (e *Elector) settle(ctx context.Context) {
-	for l := range e.election.Watch(ctx) {
-		if l.State != redlock.StateFree {
+	for l := range election.Watch(ctx, e.client, e.election.Name()) {
+		if l.State != admin.StateFree {
 			break
 		}
 	}
@@ -165,7 +169,7 @@ func (e *Elector) IsLeader(context.Context) error {
 }
 
 // Context returns the context of the current leadership, which ends as
-// redlock.Election.Run describes; redlock.FromContext finds its Hold, and so
+// election.Election.Run describes; redlock.FromContext finds its Hold, and so
 // the term. Without leadership the context has already ended. Use it for work
 // that must not continue after the leadership is lost. The leadership does not
 // wait for that work when it ends by Close or StepDown.
@@ -178,9 +182,9 @@ func (e *Elector) made() {
 	door.Must(e != nil && e.election != nil, "gocronlock: a nil or zero Elector: NewElector makes one")
 }
 
-// Election returns the election, to ask and watch who leads, and to step down.
-// Its Run is the Elector's.
-func (e *Elector) Election() *redlock.Election {
+// Election returns the election, to step down, and for its Name, with which
+// election.Leader and election.Watch tell who leads. Its Run is the Elector's.
+func (e *Elector) Election() *election.Election {
 	e.made()
 	return e.election
 }
@@ -200,7 +204,7 @@ func (e *Elector) Close(ctx context.Context) error {
 		e.without(errClosed)
 	case <-ctx.Done():
 	}
-	if errors.Is(err, redlock.ErrNotLeader) {
+	if errors.Is(err, election.ErrNotLeader) {
 		return nil
 	}
 	return err

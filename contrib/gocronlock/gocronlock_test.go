@@ -14,6 +14,8 @@ import (
 	"github.com/redmux/redmux/contrib/gocronlock"
 	"github.com/redmux/redmux/contrib/internal/lost/losttest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
+	"github.com/redmux/redmux/redlock/election"
 	"github.com/redmux/redmux/redlocktest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -225,7 +227,8 @@ func TestOneLeads(t *testing.T) {
 		first := newElector(t, d.Client(t, candidate))
 		require.NoError(t, first.IsLeader(t.Context()))
 		require.Less(t, time.Since(begun), 10*ms, "it waits for what it knows")
-		second := newElector(t, d.Client(t, candidate))
+		observer := d.Client(t, candidate)
+		second := newElector(t, observer)
 		require.NoError(t, first.Context().Err())
 		job, err := newLocker(t, d.Client(t), gocronlock.Options{}).Lock(t.Context(), "leader")
 		require.NoError(t, err, "a job of the election's name")
@@ -235,7 +238,7 @@ func TestOneLeads(t *testing.T) {
 		require.ErrorContains(t, err, "not elected yet")
 		require.Error(t, second.Context().Err())
 		hold, _ := redlock.FromContext(first.Context())
-		l, err := second.Election().Leader(t.Context())
+		l, err := election.Leader(t.Context(), observer, second.Election().Name())
 		require.NoError(t, err)
 		require.Equal(t, hold.Current().Fence(), l.Term)
 
@@ -333,7 +336,7 @@ func TestElectorOutlivesAMistake(t *testing.T) {
 		require.LessOrEqual(t, client.Stats().Attempts.NoQuorum-before, uint64(200), "it pauses between candidacies")
 		config := d.Config()
 		config.Fenced = true
-		_, err := redlock.ResetFence(t.Context(), config, 0)
+		_, err := admin.ResetFence(t.Context(), config, 0)
 		require.NoError(t, err)
 		time.Sleep(2 * time.Minute)
 		require.NoError(t, e.IsLeader(t.Context()))
@@ -351,7 +354,7 @@ func TestElectorThatCannotBe(t *testing.T) {
 		closed := d.Client(t, candidate)
 		require.NoError(t, closed.Close(t.Context()))
 		require.ErrorIs(t, try(t.Context(), closed), redlock.ErrClosed)
-		require.ErrorIs(t, try(t.Context(), d.Client(t)), redlock.ErrElection)
+		require.ErrorIs(t, try(t.Context(), d.Client(t)), election.ErrCandidate)
 		require.ErrorContains(t, try(t.Context(), d.Client(t)), "Config.Fenced")
 		require.ErrorContains(t, try(t.Context(), d.Client(t, func(c *redlock.Config) { c.Fenced = true })), "Config.Owner")
 		short := d.Client(t, candidate, func(c *redlock.Config) { c.MaxTTL = time.Second })
@@ -372,7 +375,7 @@ func TestElectorStepsDown(t *testing.T) {
 		d := redlocktest.New(t, 3)
 		first, second := newElector(t, d.Client(t, candidate)), newElector(t, d.Client(t, candidate))
 		require.NoError(t, first.Election().StepDown(t.Context()))
-		require.ErrorIs(t, first.IsLeader(t.Context()), redlock.ErrSteppedDown)
+		require.ErrorIs(t, first.IsLeader(t.Context()), election.ErrSteppedDown)
 		time.Sleep(time.Second)
 		require.NoError(t, second.IsLeader(t.Context()))
 		time.Sleep(time.Minute)

@@ -3,7 +3,17 @@
 // memory (internal/redistest) run the same programs.
 package lua
 
-import _ "embed" // for the programs
+import (
+	"crypto/sha1" //nolint:gosec // the name that the protocol gives to scripts
+	_ "embed"     // for the programs
+	"encoding/hex"
+)
+
+// Digest returns the name that a node gives to a program.
+func Digest(source string) string {
+	sum := sha1.Sum([]byte(source))
+	return hex.EncodeToString(sum[:])
+}
 
 var (
 	// Release deletes a key that has the token (R9).

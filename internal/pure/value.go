@@ -1,5 +1,10 @@
 package pure
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
 // What the value of a lock's keys says: the token, and after a colon the label
 // of its owner, if it has one.
 
@@ -45,4 +50,11 @@ func SplitValue(value string) (token, owner string, ok bool) {
 // inToken reports whether a byte is a digit of base64url.
 func inToken(b byte) bool {
 	return 'A' <= b && b <= 'Z' || 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || b == '-' || b == '_'
+}
+
+// Fingerprint returns the start of a value's SHA-256: enough to compare two
+// values, and of no use to find a token, which has 160 random bits.
+func Fingerprint(value []byte) string {
+	sum := sha256.Sum256(value)
+	return hex.EncodeToString(sum[:8])
 }

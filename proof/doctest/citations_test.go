@@ -134,14 +134,14 @@ var (
 	goFile = regexp.MustCompile(`^[\w./*-]+\.go$`)
 	// packageName is a name of one of our packages, with a member or without,
 	// and memberName what an important type of redlock has.
-	packageName = regexp.MustCompile(`^(resp|conn|multiplex|redlock|pure|redlocktest)\.([A-Za-z]\w*)(?:\.(\w+))?(?:\(.*\))?$`)
+	packageName = regexp.MustCompile(`^(resp|conn|multiplex|redlock|pure|redlocktest|admin|election)\.([A-Za-z]\w*)(?:\.(\w+))?(?:\(.*\))?$`)
 	memberName  = regexp.MustCompile(`^(?:Config|HoldOptions|Allow|Stats|Client|Hold|Lock|Token|client)\.([A-Z]\w*)(?:\(.*\))?$`)
 )
 
 // packages are where packageName's packages are.
 var packages = map[string]string{
 	"resp": "resp", "conn": "conn", "multiplex": "multiplex", "redlock": "redlock", "pure": "internal/pure",
-	"redlocktest": "redlocktest",
+	"redlocktest": "redlocktest", "admin": "redlock/admin", "election": "redlock/election",
 }
 
 // Go files and names of our packages that documents put in code spans exist.
@@ -257,8 +257,8 @@ func TestCommentsArePlain(t *testing.T) {
 
 // narrow are the packages of the library, whose comments end at column 80.
 var narrow = []string{
-	"conn", "internal/errtext", "internal/lua", "internal/pure", "multiplex", "redlock",
-	"redlocktest", "resp",
+	"conn", "internal/errtext", "internal/lua", "internal/pure", "multiplex", "redlock", "redlock/admin",
+	"redlock/election", "redlock/internal/inside", "redlocktest", "resp",
 }
 
 // Comments of the library and of its Lua programs end at column 80, where a tab

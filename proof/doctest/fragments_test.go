@@ -32,6 +32,7 @@ var imports = map[string]string{
 	"asynq": "github.com/hibiken/asynq", "cron": "github.com/robfig/cron/v3", "rueidis": "github.com/redis/rueidis",
 	"testing": "testing", "time": "time", "tls": "crypto/tls", "http": "net/http", "synctest": "testing/synctest",
 	"multiplex": "github.com/redmux/redmux/multiplex", "redlock": "github.com/redmux/redmux/redlock",
+	"admin": "github.com/redmux/redmux/redlock/admin", "election": "github.com/redmux/redmux/redlock/election",
 	"redlocktest": "github.com/redmux/redmux/redlocktest",
 	"redsync":     "github.com/go-redsync/redsync/v4", "goredis": "github.com/go-redsync/redsync/v4/redis/goredis/v9",
 	"redislock": "github.com/bsm/redislock", "redis": "github.com/redis/go-redis/v9",

@@ -20,6 +20,7 @@ import (
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // configuration starts a server with a block of kind redis as its
@@ -101,7 +102,7 @@ func lockOn(t *testing.T, where, url string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	config := redlock.Config{Nodes: redlock.Nodes(url), NodeTimeout: time.Second}
-	_, err := redlock.Init(ctx, config)
+	_, err := admin.Init(ctx, config)
 	require.NoError(t, err, where)
 	client, err := redlock.New(t.Context(), config)
 	require.NoError(t, err, where)
@@ -200,7 +201,7 @@ func lockAs(t *testing.T, where string, server *redistest.Server, user, password
 		Nodes: redlock.Nodes(server.URL()), Username: user, Password: password, Prefix: prefix,
 		NodeTimeout: time.Second, // the machine may be busy
 	}
-	_, err := redlock.Init(ctx, config)
+	_, err := admin.Init(ctx, config)
 	require.NoError(t, err, where)
 	client, err := redlock.New(t.Context(), config)
 	require.NoError(t, err, where)
@@ -210,7 +211,7 @@ func lockAs(t *testing.T, where string, server *redistest.Server, user, password
 	require.NoError(t, err, where)
 	_, err = client.TryAcquire(ctx, "doc", 10*time.Second)
 	require.ErrorIs(t, err, redlock.ErrHeld, where)
-	found, err := client.Inspect(ctx, "doc")
+	found, err := admin.Inspect(ctx, client, "doc")
 	require.NoError(t, err, where)
 	require.Equal(t, lock.Token().Fingerprint(), found.Holder, where)
 	// The waiter needs the rights for tracking; it is woken by the release.
@@ -229,7 +230,7 @@ func lockAs(t *testing.T, where string, server *redistest.Server, user, password
 		}
 	}
 	require.Empty(t, client.Nodes()[0].Warnings, where)
-	_, err = client.Inspect(ctx, "doc")
+	_, err = admin.Inspect(ctx, client, "doc")
 	require.NoError(t, err, where)
 	refused, err := server.Do("ACL", "LOG")
 	require.NoError(t, err, where)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redmux/redmux/proof/history"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/election"
 )
 
 // The load with an election: each process has one candidate. In the history a
@@ -18,7 +19,7 @@ const electionKey = "e"
 type campaign struct {
 	*worker
 	random   *rand.Rand
-	election *redlock.Election
+	election *election.Election
 	bid      bid
 	lost     *time.Timer // ends the candidacy, unless it is elected before
 	over     bool        // the function has returned by itself
@@ -45,7 +46,11 @@ func (w *worker) stand(random *rand.Rand) {
 	c := &campaign{worker: w, random: random, lost: time.AfterFunc(time.Hour, cancel)}
 	defer c.lost.Stop()
 	ttl := 600*time.Millisecond + randomTime(random, w.maxTTL-600*time.Millisecond)
-	c.election = w.fenced.Election(electionKey, redlock.ElectionOptions{TTL: ttl, Rest: 20 * time.Millisecond, TermDone: c.done})
+	made, err := election.New(w.fenced, electionKey, election.Options{TTL: ttl, Rest: 20 * time.Millisecond, TermDone: c.done})
+	if err != nil {
+		panic(err) // the fault is this program's
+	}
+	c.election = made
 	c.begin()
 	if err := c.election.Run(ctx, c.lead); !c.over {
 		w.counters.attempt(err)
@@ -78,10 +83,10 @@ func (c *campaign) lead(ctx context.Context, term uint64) error {
 }
 
 // done is called when the lock of a term was released.
-func (c *campaign) done(t redlock.TermInfo) {
+func (c *campaign) done(t election.TermInfo) {
 	c.forget(c.hold)
 	c.counters.release(t.Released)
-	if t.Cause == redlock.ErrSteppedDown {
+	if t.Cause == election.ErrSteppedDown {
 		c.stepsDown.Add(1)
 	}
 	if c.breakLeader(c.bid) {

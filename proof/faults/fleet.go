@@ -14,6 +14,7 @@ import (
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // A fleet is the servers, and what there is to be done to them from the side.
@@ -59,7 +60,7 @@ func newFleet(options *Options) (*fleet, error) {
 func (f *fleet) found(maxTTL time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	_, err := redlock.Init(ctx, f.config(f.unixURLs(), maxTTL))
+	_, err := admin.Init(ctx, f.config(f.unixURLs(), maxTTL))
 	return err
 }
 

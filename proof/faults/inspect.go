@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -52,7 +53,7 @@ func (w *worker) inspectFromSide(lock redlock.Lock, start time.Time) {
 func (w *worker) inspectThroughClient(client *redlock.Client, lock redlock.Lock, start time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), inspectTimeout)
 	defer cancel()
-	seen, err := client.Inspect(ctx, lock.Resource())
+	seen, err := admin.Inspect(ctx, client, lock.Resource())
 	if err != nil {
 		return // too few answered in time
 	}

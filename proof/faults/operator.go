@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // An operator does what docs/fencing.md asks of one: it resets the fence when
@@ -65,7 +66,7 @@ func (o *operator) reset(ctx context.Context) {
 	defer cancel()
 	// Clocks were set back, so what protected resources have seen is needed
 	// too.
-	done, err := redlock.ResetFence(limited, o.config, o.run.judge.highestNumber())
+	done, err := admin.ResetFence(limited, o.config, o.run.judge.highestNumber())
 	if err != nil {
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/proof/history"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // workerVariable is set in the environment of client processes.
@@ -258,7 +259,7 @@ func (w *worker) ping() {
 		silent, round := make([]string, len(w.Direct)), w.round.Load()
 		for _, c := range w.clients() {
 			ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-			answers, _ := c.Inspect(ctx, "ping")
+			answers, _ := admin.Inspect(ctx, c, "ping")
 			cancel()
 			for i, n := range answers.Nodes {
 				if n.Err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // quiet keeps warnings about what is done on purpose to itself.
@@ -33,7 +34,7 @@ func (w *world) sideConfig(name string, masters []*master) redlock.Config {
 
 // found opens the deployment as an operator does.
 func (w *world) found() {
-	d, err := redlock.Init(context.Background(), w.sideConfig("init", w.masters))
+	d, err := admin.Init(context.Background(), w.sideConfig("init", w.masters))
 	if err != nil || !d.New || d.Nodes != w.draw.nodes {
 		panic(fmt.Sprintf("Init: %+v, %v", d, err)) // nothing is wrong yet
 	}

@@ -27,7 +27,7 @@ type draw struct {
 	nodeTimeout, minValidity      time.Duration // as in redlock.Config
 	driftFactor                   float64       // as in redlock.Config; 0 for its default
 	maxTTL                        time.Duration // as in redlock.Config (R23)
-	founded                       bool          // by redlock.Init, before the first client
+	founded                       bool          // by admin.Init, before the first client
 	age                           time.Duration // of the masters when the clients start
 	misfits                       bool          // now and then a client names some of the masters only (R30)
 	prefix                        string

@@ -10,6 +10,7 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // Fencing numbers (docs/internals/fencing.md), and locks on several resources.
@@ -93,7 +94,7 @@ func (w *world) resetFence(name string) (needed bool, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	if _, err = redlock.ResetFence(ctx, w.sideConfig(name, w.masters), w.referee.highest()); err == nil {
+	if _, err = admin.ResetFence(ctx, w.sideConfig(name, w.masters), w.referee.highest()); err == nil {
 		w.count("resets of the fence", 1)
 	}
 	return true, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -135,7 +136,7 @@ func (p *process) configure() redlock.Config {
 	c := redlock.Config{
 		Nodes: redlock.Nodes(urls...), NetDial: w.dialAs(p.name, p.set), ClientName: p.name, DialTimeout: dialTimeout, Logger: quiet, Prefix: w.draw.prefix,
 		NodeTimeout: w.draw.nodeTimeout, DriftFactor: w.draw.driftFactor, MinValidity: w.draw.minValidity,
-		MaxTTL: w.draw.maxTTL, FailFast: p.random.IntN(4) == 0, Poll: p.random.IntN(3) == 0,
+		MaxTTL: w.draw.maxTTL, FailFast: p.random.IntN(4) == 0, MaxTries: [3]int{2: math.MaxInt32}[p.random.IntN(3)],
 		ReleaseOnClose: p.random.IntN(2) == 0,
 		Tracer:         &redlock.Tracer{AttemptDone: w.tokens.attemptDone},
 	}
@@ -143,7 +144,7 @@ func (p *process) configure() redlock.Config {
 		c.MaxTries = 1 + p.random.IntN(4)
 		c.RetryDelayMin, c.RetryDelayMax = ms, 5*ms // so close that the tries of several clients meet
 	}
-	p.handsOver = !c.Poll && c.MaxTries == 0 && p.random.IntN(2) == 0 && w.draw.longest < steady
+	p.handsOver = c.MaxTries == 0 && p.random.IntN(2) == 0 && w.draw.longest < steady
 	if !p.handsOver {
 		c.HandOver = -1
 	} else if p.random.IntN(4) > 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // A worker takes one lock after another and uses it.
@@ -334,7 +335,7 @@ func (k *worker) inspect(resource string) {
 	}
 	defer cancel()
 	_ = k.call("Inspect", most, ctx, inspectErrors, func() error {
-		_, err := k.process.client.Inspect(ctx, resource)
+		_, err := admin.Inspect(ctx, k.process.client, resource)
 		return err
 	})
 	k.process.world.count("inspections", 1)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/election"
 )
 
 // A candidate is a process that stands for election. It says when it leads and
@@ -87,7 +88,10 @@ func (c *candidacy) standAtMasters(steps <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	e := client.Election(c.Election, redlock.ElectionOptions{TTL: c.TTL})
+	e, err := election.New(client, c.Election, election.Options{TTL: c.TTL})
+	if err != nil {
+		return err
+	}
 	go func() {
 		for range steps {
 			_ = e.StepDown(ctx)

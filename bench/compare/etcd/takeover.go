@@ -12,6 +12,7 @@ import (
 	"github.com/redmux/redmux/bench/compare/internal/report"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // An exit is a way in which a leader leaves.
@@ -56,7 +57,7 @@ func measureTakeovers(ctx context.Context, f *flags) (all []takeovers, err error
 	}
 	defer redistest.CloseAll(masters)
 	config := redlock.Config{Nodes: redlock.Nodes(redistest.URLs(masters)...), MaxTTL: f.ElectionTTL}
-	if _, err := redlock.Init(ctx, config); err != nil {
+	if _, err := admin.Init(ctx, config); err != nil {
 		return nil, err
 	}
 	for i, exit := range exits {

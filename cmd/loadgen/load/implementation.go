@@ -10,6 +10,7 @@ import (
 
 	"github.com/redmux/redmux/bench"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // An Implementation is one that a program adds to those of this package.
@@ -105,7 +106,7 @@ func (f *flags) redlockConfig(name string, urls []string) (redlock.Config, error
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), initTimeout)
 	defer cancel()
-	_, err := redlock.Init(ctx, cfg)
+	_, err := admin.Init(ctx, cfg)
 	return cfg, err
 }
 

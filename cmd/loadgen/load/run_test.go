@@ -17,6 +17,7 @@ import (
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // measure runs the command and reads its JSON.
@@ -43,7 +44,7 @@ func servers(t *testing.T, n int) (nodes []*redistest.Server, flag string) {
 func opened(t *testing.T, config redlock.Config, urls ...string) {
 	t.Helper()
 	config.Nodes = redlock.Nodes(urls...)
-	_, err := redlock.Init(t.Context(), config)
+	_, err := admin.Init(t.Context(), config)
 	require.NoError(t, err)
 }
 

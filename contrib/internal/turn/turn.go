@@ -13,6 +13,7 @@ import (
 	"github.com/redmux/redmux/contrib/internal/resource"
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // The defaults of the adapters' options.
@@ -73,6 +74,6 @@ func Take(ctx context.Context, client *redlock.Client, resource string, o redloc
 func held(ctx context.Context, client *redlock.Client, resource string, patience time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	found, _ := client.Inspect(ctx, resource)
-	return found.State == redlock.StateHeld
+	found, _ := admin.Inspect(ctx, client, resource)
+	return found.State == admin.StateHeld
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 const (
@@ -84,7 +85,7 @@ func (s *site) clients(ctx context.Context, n int, config redlock.Config) (all [
 	}()
 	config.Nodes = redlock.Nodes(s.urls...)
 	if !config.Forgetful {
-		if _, err := redlock.Init(ctx, config); err != nil {
+		if _, err := admin.Init(ctx, config); err != nil {
 			return nil, err
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/redmux/redmux/bench/compare/internal/command"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // flags is the command line.
@@ -43,7 +44,7 @@ func run(ctx context.Context, f *flags) error {
 	}
 	defer redistest.CloseAll(servers)
 	config := redlock.Config{Nodes: redlock.Nodes(redistest.URLs(servers)...)}
-	if _, err := redlock.Init(ctx, config); err != nil {
+	if _, err := admin.Init(ctx, config); err != nil {
 		return err
 	}
 	rows, err := f.all(ctx, servers)

@@ -11,6 +11,7 @@ import (
 	"github.com/redmux/redmux/bench"
 	"github.com/redmux/redmux/bench/compare"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // A Subject is one implementation with one set of options.
@@ -86,7 +87,7 @@ var Subjects = []Subject{
 }
 
 func initOurs(urls []string) error {
-	_, err := redlock.Init(context.Background(), redlock.Config{Nodes: redlock.Nodes(urls...)})
+	_, err := admin.Init(context.Background(), redlock.Config{Nodes: redlock.Nodes(urls...)})
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/redmux/redmux/bench"
 	"github.com/redmux/redmux/bench/compare"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // A Waiter is a client of one implementation. Its methods can be called
@@ -60,7 +61,7 @@ func openOurs(name string, urls []string) (Waiter, error) {
 	if name == "off" {
 		config.HandOver = -1
 	}
-	if _, err := redlock.Init(context.Background(), config); err != nil {
+	if _, err := admin.Init(context.Background(), config); err != nil {
 		return Waiter{}, err
 	}
 	c, err := redlock.New(context.Background(), config)

@@ -1,4 +1,4 @@
-package redlock
+package election
 
 import (
 	"context"
@@ -6,6 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
+	"github.com/redmux/redmux/redlock/internal/inside"
+	"github.com/redmux/redmux/redlock/internal/trial"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,10 +21,10 @@ type sighting struct {
 
 // observe reads Watch in a goroutine until ctx ends. The function that it
 // returns returns what is new.
-func observe(ctx context.Context, e *Election) (fresh func() []sighting) {
+func observe(ctx context.Context, c *redlock.Client, name string) (fresh func() []sighting) {
 	all := make(chan sighting, 100)
 	go func() {
-		for l := range e.Watch(ctx) {
+		for l := range Watch(ctx, c, name) {
 			all <- sighting{l, time.Now()}
 		}
 	}()
@@ -39,37 +43,36 @@ func observe(ctx context.Context, e *Election) (fresh func() []sighting) {
 func TestTrapObserverOfNoLeader(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
-		observer := m.client(t, Config{MaxTTL: electionTTL}) // neither Fenced nor Owner
+		observer := m.Client(t, redlock.Config{MaxTTL: electionTTL}) // neither Fenced nor Owner
 		require.NoError(t, observer.Ready(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		plain := observer.Election("e", ElectionOptions{})
-		fresh := observe(ctx, plain)
-		termed := observe(ctx, c.Election("e", ElectionOptions{}))
+		fresh := observe(ctx, observer, "e")
+		termed := observe(ctx, c, "e")
 		time.Sleep(10 * ms)
 		first := fresh()
 		require.Len(t, first, 1)
-		require.Equal(t, Leadership{State: StateFree}, first[0].Leadership)
+		require.Equal(t, Leadership{State: admin.StateFree}, first[0].Leadership)
 		time.Sleep(time.Minute)
 		require.Empty(t, fresh(), "nothing has changed")
 
-		a := stand(t, c, ElectionOptions{}, nil)
+		a := stand(t, c, Options{}, nil)
 		time.Sleep(1100 * ms)
 		found := fresh()
 		require.Len(t, found, 1)
 		held := inspect(t, c, "e")
-		require.Equal(t, Leadership{State: StateHeld, Leader: "a", Holder: held.Holder}, found[0].Leadership)
+		require.Equal(t, Leadership{State: admin.StateHeld, Leader: "a", Holder: held.Holder}, found[0].Leadership)
 		known := termed()
-		require.Equal(t, Leadership{State: StateHeld, Leader: "a", Holder: held.Holder, Term: a.terms.all()[0]}, known[len(known)-1].Leadership)
+		require.Equal(t, Leadership{State: admin.StateHeld, Leader: "a", Holder: held.Holder, Term: a.terms.all()[0]}, known[len(known)-1].Leadership)
 		time.Sleep(5 * electionTTL)
 		require.Empty(t, fresh(), "renewals are no news")
 
 		m.forgetOn(0, "e")
-		m.nodes[0].DB().Set("e", "another's", time.Second)
+		m.Nodes[0].DB().Set("e", "another's", time.Second)
 		time.Sleep(time.Second)
 		require.Empty(t, fresh(), "a minority has no say")
 
-		b := stand(t, m.candidate(t, "b"), ElectionOptions{}, nil)
+		b := stand(t, m.candidate(t, "b"), Options{}, nil)
 		time.Sleep(time.Second)
 		ended := time.Now()
 		require.ErrorIs(t, a.retire(), context.Canceled)
@@ -82,16 +85,16 @@ func TestTrapObserverOfNoLeader(t *testing.T) {
 		time.Sleep(time.Second)
 		found = fresh()
 		require.Len(t, found, 1)
-		require.Equal(t, Leadership{State: StateFree}, found[0].Leadership)
+		require.Equal(t, Leadership{State: admin.StateFree}, found[0].Leadership)
 		require.Less(t, found[0].at.Sub(ended), 50*ms, "it was pushed")
-		now, err := plain.Leader(t.Context())
+		now, err := Leader(t.Context(), observer, "e")
 		require.NoError(t, err)
-		require.Equal(t, Leadership{State: StateFree}, now)
+		require.Equal(t, Leadership{State: admin.StateFree}, now)
 	})
 }
 
 // forgetOn deletes a key on one node.
-func (m *memory) forgetOn(node int, key string) { m.nodes[node].DB().Delete(key) }
+func (m *memory) forgetOn(node int, key string) { m.Nodes[node].DB().Delete(key) }
 
 // A leader that dies is reported as gone when its keys have expired, though no
 // release pushes that.
@@ -99,16 +102,16 @@ func TestWatchOfALeaderThatDies(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c, network := m.apart(t, "a")
 		observer := m.candidate(t, "b")
-		a := stand(t, c, ElectionOptions{}, nil)
+		a := stand(t, c, Options{}, nil)
 		time.Sleep(10 * ms)
-		fresh := observe(t.Context(), observer.Election("e", ElectionOptions{}))
+		fresh := observe(t.Context(), observer, "e")
 		time.Sleep(time.Second)
 		require.Len(t, fresh(), 1)
 		m.mute(network, true)
 		time.Sleep(electionTTL + 1200*ms)
 		found := fresh()
 		require.NotEmpty(t, found)
-		require.Equal(t, StateFree, found[len(found)-1].State)
+		require.Equal(t, admin.StateFree, found[len(found)-1].State)
 		require.False(t, a.IsLeader())
 		m.mute(network, false)
 		require.ErrorIs(t, a.retire(), context.Canceled)
@@ -119,20 +122,20 @@ func TestWatchOfALeaderThatDies(t *testing.T) {
 // then a push tells it, and it need not ask all the time.
 func TestWatchWithAPrefixIsTold_R11(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{Prefix: "lock:"})
-		held := mustAcquire(t, c, "e", time.Minute)
-		fresh := observe(t.Context(), m.client(t, Config{Prefix: "lock:"}).Election("e", ElectionOptions{}))
+		c := m.Client(t, redlock.Config{Prefix: "lock:"})
+		held := trial.MustAcquire(t, c, "e", time.Minute)
+		fresh := observe(t.Context(), m.Client(t, redlock.Config{Prefix: "lock:"}), "e")
 		for range 5 {
-			before := calls(m, "PTTL")
+			before := m.calls("PTTL")
 			time.Sleep(10 * time.Second)
-			require.LessOrEqual(t, calls(m, "PTTL")-before, 3*3*20)
+			require.LessOrEqual(t, m.calls("PTTL")-before, 3*3*20)
 			fresh()
 			require.NoError(t, held.Release(t.Context()))
 			time.Sleep(50 * ms)
 			found := fresh()
 			require.Len(t, found, 1)
-			require.Equal(t, StateFree, found[0].State)
-			held = mustAcquire(t, c, "e", time.Minute)
+			require.Equal(t, admin.StateFree, found[0].State)
+			held = trial.MustAcquire(t, c, "e", time.Minute)
 		}
 	})
 }
@@ -142,12 +145,12 @@ func TestWatchWithAPrefixIsTold_R11(t *testing.T) {
 func TestWatchReportsTheSameLeadersNextTerm(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
-		held := mustAcquire(t, c, "e", electionTTL)
-		fresh := observe(t.Context(), c.Election("e", ElectionOptions{}))
+		held := trial.MustAcquire(t, c, "e", electionTTL)
+		fresh := observe(t.Context(), c, "e")
 		time.Sleep(time.Second)
 		before := fresh()
 		require.NoError(t, held.Release(t.Context()))
-		mustAcquire(t, c, "e", electionTTL) // before the observer looks
+		trial.MustAcquire(t, c, "e", electionTTL) // before the observer looks
 		time.Sleep(time.Second)
 		after := fresh()
 		require.Len(t, after, 1)
@@ -160,20 +163,20 @@ func TestWatchReportsTheSameLeadersNextTerm(t *testing.T) {
 // at the start: a leader that follows at once is seen at once.
 func TestWatchLooksOftenAfterEachLongTerm(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		fresh := observe(t.Context(), m.client(t, Config{}).Election("e", ElectionOptions{}))
+		c := m.Client(t, redlock.Config{})
+		fresh := observe(t.Context(), m.Client(t, redlock.Config{}), "e")
 		for range 5 {
-			held := mustAcquire(t, c, "e", time.Hour)
+			held := trial.MustAcquire(t, c, "e", time.Hour)
 			time.Sleep(time.Minute)
 			fresh()
 			require.NoError(t, held.Release(t.Context()))
 			time.Sleep(60 * ms)
 			require.Len(t, fresh(), 1)
-			held = mustAcquire(t, c, "e", time.Hour)
+			held = trial.MustAcquire(t, c, "e", time.Hour)
 			time.Sleep(200 * ms) // far below the fallback
 			found := fresh()
 			require.Len(t, found, 1)
-			require.Equal(t, StateHeld, found[0].State)
+			require.Equal(t, admin.StateHeld, found[0].State)
 			require.NoError(t, held.Release(t.Context()))
 			time.Sleep(time.Minute)
 			fresh()
@@ -186,25 +189,25 @@ func TestWatchLooksOftenAfterEachLongTerm(t *testing.T) {
 func TestWatchIsUnclear(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
-		a := stand(t, c, ElectionOptions{}, nil)
+		a := stand(t, c, Options{}, nil)
 		time.Sleep(10 * ms)
 		observer, network := m.apart(t, "b")
 		require.NoError(t, observer.Ready(t.Context()))
-		fresh := observe(t.Context(), observer.Election("e", ElectionOptions{}))
+		fresh := observe(t.Context(), observer, "e")
 		time.Sleep(time.Second)
-		require.Equal(t, StateHeld, fresh()[0].State)
-		for _, n := range m.nodes {
+		require.Equal(t, admin.StateHeld, fresh()[0].State)
+		for _, n := range m.Nodes {
 			network.At(n.Addr()).Refuse(true)
 			network.At(n.Addr()).Reset()
 		}
 		time.Sleep(2 * time.Second)
 		found := fresh()
 		require.Len(t, found, 1)
-		require.Equal(t, StateUnclear, found[0].State)
-		require.ErrorIs(t, found[0].Err, ErrNoQuorum)
-		require.ErrorIs(t, found[0].Err, ErrNodeDown)
+		require.Equal(t, admin.StateUnclear, found[0].State)
+		require.ErrorIs(t, found[0].Err, redlock.ErrNoQuorum)
+		require.ErrorIs(t, found[0].Err, redlock.ErrNodeDown)
 		require.Empty(t, found[0].Leader)
-		for _, n := range m.nodes {
+		for _, n := range m.Nodes {
 			network.At(n.Addr()).Refuse(false)
 		}
 		time.Sleep(3 * time.Second)
@@ -220,21 +223,21 @@ func TestWatchCoalesces(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		var seen []Leadership
-		for l := range c.Election("e", ElectionOptions{}).Watch(t.Context()) {
+		for l := range Watch(t.Context(), c, "e") {
 			seen = append(seen, l)
 			if len(seen) == 2 {
 				break
 			}
 			for range 3 {
-				r := stand(t, c, ElectionOptions{}, nil)
+				r := stand(t, c, Options{}, nil)
 				time.Sleep(time.Second)
 				require.ErrorIs(t, r.retire(), context.Canceled)
 			}
-			last := stand(t, m.candidate(t, "b"), ElectionOptions{}, nil)
+			last := stand(t, m.candidate(t, "b"), Options{}, nil)
 			defer last.retire()
 			time.Sleep(time.Second)
 		}
-		require.Equal(t, StateFree, seen[0].State)
+		require.Equal(t, admin.StateFree, seen[0].State)
 		require.Equal(t, "b", seen[1].Leader)
 	})
 }
@@ -246,34 +249,34 @@ func TestWatchEnds(t *testing.T) {
 		c := m.candidate(t, "a")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		before := m.nodes[0].Calls("PTTL")
+		before := m.Nodes[0].Calls("PTTL")
 		begun := time.Now()
-		for range c.Election("e", ElectionOptions{}).Watch(ctx) {
+		for range Watch(ctx, c, "e") {
 		}
 		require.Equal(t, time.Minute, time.Since(begun))
-		require.LessOrEqual(t, m.nodes[0].Calls("PTTL")-before, 2*(120+10), "without a leader")
+		require.LessOrEqual(t, m.Nodes[0].Calls("PTTL")-before, 2*(120+10), "without a leader")
 
-		r := stand(t, c, ElectionOptions{}, nil)
+		r := stand(t, c, Options{}, nil)
 		time.Sleep(10 * ms)
 		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		before = m.nodes[0].Calls("PTTL")
-		for range c.Election("e", ElectionOptions{}).Watch(ctx) {
+		before = m.Nodes[0].Calls("PTTL")
+		for range Watch(ctx, c, "e") {
 		}
-		require.LessOrEqual(t, m.nodes[0].Calls("PTTL")-before, 2*(120+60+1), "with one that renews each second")
+		require.LessOrEqual(t, m.Nodes[0].Calls("PTTL")-before, 2*(120+60+1), "with one that renews each second")
 		require.ErrorIs(t, r.retire(), context.Canceled)
 
 		bad := 0
-		for l := range c.Election("", ElectionOptions{}).Watch(t.Context()) {
-			require.ErrorIs(t, l.Err, ErrResource)
+		for l := range Watch(t.Context(), c, "") {
+			require.ErrorIs(t, l.Err, redlock.ErrResource)
 			bad++
 		}
 		require.Equal(t, 1, bad)
-		time.AfterFunc(time.Second, func() { closeNow(t, c) })
-		for l := range c.Election("e", ElectionOptions{}).Watch(t.Context()) {
+		time.AfterFunc(time.Second, func() { trial.CloseNow(t, c) })
+		for l := range Watch(t.Context(), c, "e") {
 			require.NoError(t, l.Err)
 		}
-		for range c.Election("e", ElectionOptions{}).Watch(t.Context()) {
+		for range Watch(t.Context(), c, "e") {
 			t.Error("of a closed client")
 		}
 	})
@@ -284,25 +287,24 @@ func TestWatchEnds(t *testing.T) {
 func TestWatchStopsItsLookout_R26(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
-		e := c.Election("e", ElectionOptions{})
 		requireOne := leaveOneLookout(t, c)
-		for range e.Watch(t.Context()) {
-			require.Nil(t, c.group.Lookout([]byte("k")))
+		for range Watch(t.Context(), c, "e") {
+			require.Nil(t, inside.Of(c).Group().Lookout([]byte("k")))
 			break
 		}
 		requireOne("break")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		for range e.Watch(ctx) {
+		for range Watch(ctx, c, "e") {
 		}
 		requireOne("the context ended")
 		require.PanicsWithValue(t, "p", func() {
-			for range e.Watch(t.Context()) {
+			for range Watch(t.Context(), c, "e") {
 				panic("p")
 			}
 		})
 		requireOne("a panic")
-		for range c.Election("", ElectionOptions{}).Watch(t.Context()) {
+		for range Watch(t.Context(), c, "") {
 		}
 		requireOne("no resource")
 	})
@@ -312,17 +314,17 @@ func TestWatchStopsItsLookout_R26(t *testing.T) {
 func TestWatchWithoutALookout_R26(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
-		for c.group.Lookout([]byte("k")) != nil {
+		for inside.Of(c).Group().Lookout([]byte("k")) != nil {
 		}
-		fresh := observe(t.Context(), c.Election("e", ElectionOptions{}))
-		a := stand(t, m.candidate(t, "b"), ElectionOptions{}, nil)
+		fresh := observe(t.Context(), c, "e")
+		a := stand(t, m.candidate(t, "b"), Options{}, nil)
 		time.Sleep(time.Second)
 		found := fresh()
 		require.Equal(t, "b", found[len(found)-1].Leader)
 		require.ErrorIs(t, a.retire(), context.Canceled)
-		time.Sleep(fallbackMost)
+		time.Sleep(most)
 		found = fresh()
 		require.Len(t, found, 1)
-		require.Equal(t, StateFree, found[0].State)
+		require.Equal(t, admin.StateFree, found[0].State)
 	})
 }

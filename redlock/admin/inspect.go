@@ -1,10 +1,8 @@
-package redlock
+package admin
 
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -16,6 +14,8 @@ import (
 	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/internal/inside"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -26,15 +26,15 @@ type Inspection struct {
 	Resource string    // without the prefix
 	State    LockState // what a quorum says
 	// Holder is the fingerprint of the token that a quorum has, or "" unless
-	// State is StateHeld. Compare it with Token.Fingerprint, or with the Holder
-	// of another inspection. The token itself is never shown (R27).
+	// State is StateHeld. Compare it with redlock.Token.Fingerprint, or with
+	// the Holder of another inspection. The token itself is never shown (R27).
 	Holder string
-	// Owner is the Config.Owner of the holder, "" if it has none or is not
-	// known.
+	// Owner is the redlock.Config.Owner of the holder, "" if it has none or is
+	// not known.
 	Owner string
-	// Fence is the fencing number of the holder's lock, as Lock.Fence has it,
-	// if both clients have Config.Fenced: the least of those on the nodes that
-	// have the holder's key. Otherwise it is 0.
+	// Fence is the fencing number of the holder's lock, as redlock.Lock.Fence
+	// has it, if both clients have redlock.Config.Fenced: the least of those on
+	// the nodes that have the holder's key. Otherwise it is 0.
 	Fence uint64
 	// TTL is how long a quorum keeps the holder's key if it is not renewed: the
 	// quorum-th largest of the remaining times on all nodes that have it, or
@@ -45,16 +45,16 @@ type Inspection struct {
 	// key, or those that have none; in StateShared, those that have the reader
 	// or permit that most have. It is zero in StateUnclear.
 	Agree int
-	// Readers are those of a read/write lock (Client.RW): first those that a
-	// quorum has, and of these the one that stays longest. The writer is the
-	// Holder.
+	// Readers are those of a read/write lock (redlock.Client.RW): first those
+	// that a quorum has, and of these the one that stays longest. The writer is
+	// the Holder.
 	Readers []Participant
 	// WriterWaits reports that a writer waits for the readers, and a quorum
 	// lets no new one in.
 	WriterWaits bool
-	// Permits is how many permits the semaphore has (Client.Semaphore) by what
-	// a quorum records, or if fewer nodes have a record, by all of those: the
-	// least number that counts. Without any it is 0.
+	// Permits is how many permits the semaphore has (redlock.Client.Semaphore)
+	// by what a quorum records, or if fewer nodes have a record, by all of
+	// those: the least number that counts. Without any it is 0.
 	Permits int
 	// FreePermits is how many of them an attempt could get now: a quorum has no
 	// key for them.
@@ -63,12 +63,13 @@ type Inspection struct {
 	// Those that a quorum has are held. There may be two with one number, and
 	// numbers of Permits or more if clients differ.
 	PermitsHeld []Participant
-	// Queue are the callers that wait for a fair lock (Client.Fair), the next
-	// one first. The Holder is not among them.
+	// Queue are the callers that wait for a fair lock (redlock.Client.Fair),
+	// the next one first. The Holder is not among them.
 	Queue []Participant
-	// Cut reports that a node may have more than MaxParticipants of one of these.
+	// Cut reports that a node may have more than MaxParticipants of one of
+	// these.
 	Cut bool
-	// Nodes are the answers, in the order of Config.Nodes.
+	// Nodes are the answers, in the order of redlock.Config.Nodes.
 	Nodes []InspectedNode
 }
 
@@ -76,15 +77,15 @@ type Inspection struct {
 type InspectedNode struct {
 	Addr string // without credentials
 	// Holder is the fingerprint of the token in the key's value, or of the
-	// whole value if that is no lock's; "" if there is no key, or one that holds
-	// no string.
+	// whole value if that is no lock's; "" if there is no key, or one that
+	// holds no string.
 	Holder string
-	// Owner is the label in the value: see Config.Owner. It is "" if there is
-	// none, or the value is not of that form.
+	// Owner is the label in the value: see redlock.Config.Owner. It is "" if
+	// there is none, or the value is not of that form.
 	Owner string
 	// Fence is the last fencing number that the node has granted for the
-	// resource, if this client has Config.Fenced and the node has a number and
-	// a key; otherwise 0.
+	// resource, if this client has redlock.Config.Fenced and the node has a
+	// number and a key; otherwise 0.
 	Fence uint64
 	// Foreign reports that the key holds no string. Until it is removed, this
 	// node cannot grant a lock.
@@ -107,63 +108,71 @@ type LockState string
 
 const (
 	// StateFree means that a quorum of nodes has no key, no readers and no
-	// permits: the resource is not held, and an attempt now would get it, except
-	// that callers that wait for a fair lock go first, and a writer that waits
-	// keeps readers out. If other nodes have a key, their answers show it.
+	// permits: the resource is not held, and an attempt now would get it,
+	// except that callers that wait for a fair lock go first, and a writer that
+	// waits keeps readers out. If other nodes have a key, their answers show
+	// it.
 	StateFree LockState = "free"
 	// StateHeld means that a quorum of nodes has keys with the same token.
 	StateHeld LockState = "held"
 	// StateShared means that a quorum of nodes has the same reader, or the same
 	// permit, and none the whole resource: there is no Holder.
 	StateShared LockState = "shared"
-	// StateUnclear means none of these: nodes did not answer, several clients are
-	// asking at this moment, or the release of a failed attempt is still on its
-	// way. An attempt may have to wait until the keys that are left expire.
+	// StateUnclear means none of these: nodes did not answer, several clients
+	// are asking at this moment, or the release of a failed attempt is still on
+	// its way. An attempt may have to wait until the keys that are left expire.
 	StateUnclear LockState = "unclear"
 )
 
 // inspectTimeout bounds an inspection if neither the context nor
-// Config.NodeTimeout does. It is shorter than the one-second shed limit, so a
-// slow node is reported late rather than dead.
+// redlock.Config.NodeTimeout does. It is shorter than the one-second shed
+// limit, so a slow node is reported late rather than dead.
 const inspectTimeout = 900 * time.Millisecond
 
 // Inspect asks all nodes which clients hold a resource and for how long, as a
 // lock of any kind. It changes nothing. It waits until each node has answered
 // or failed, but at most until ctx ends, or if ctx has no deadline, for
-// Config.NodeTimeout, or 900 ms if that is zero.
+// redlock.Config.NodeTimeout, or 900 ms if that is zero.
 //
 // The questions to a node are separate commands: GET in a script and PTTL, with
-// Config.Fenced the lock's number, and a script for each of readers, permits
-// and waiters. If a key expires or changes hands between them, the answer has
-// the value from the first and the time and the number from the others. More
-// than twenty participants of a kind cost a second round trip. A value that is
-// too long for a token is not fetched (R32): its fingerprint is that of its
-// SHA-1, computed by the node. A user who lacks the rights for read/write and
-// fair locks gets no answer of a node where there is such a lock.
+// redlock.Config.Fenced the lock's number, and a script for each of readers,
+// permits and waiters. If a key expires or changes hands between them, the
+// answer has the value from the first and the time and the number from the
+// others. More than twenty participants of a kind cost a second round trip. A
+// value that is too long for a token is not fetched (R32): its fingerprint is
+// that of its SHA-1, computed by the node. A user who lacks the rights for
+// read/write and fair locks gets no answer of a node where there is such a
+// lock.
 //
 // The error is ErrNoQuorum with each silent node's cause if fewer nodes than a
 // quorum answered, CancelledError if ctx ended before a quorum had answered,
 // ErrClosed, or ErrResource. What is known of the nodes is returned even with
 // an error.
-func (c *Client) Inspect(ctx context.Context, resource string) (Inspection, error) {
-	return c.inspect(ctx, resource, true)
+func Inspect(ctx context.Context, client *redlock.Client, resource string) (Inspection, error) {
+	return inspect(ctx, client, resource, true)
+}
+
+// InspectHolder is Inspect for the Holder alone: the nodes are not asked for
+// readers, permits and a queue, so StateFree says nothing of these.
+func InspectHolder(ctx context.Context, client *redlock.Client, resource string) (Inspection, error) {
+	return inspect(ctx, client, resource, false)
 }
 
 // inspect is Inspect, without participants unless they are wanted.
-func (c *Client) inspect(ctx context.Context, resource string, participants bool) (Inspection, error) {
-	c.called(ctx)
+func inspect(ctx context.Context, client *redlock.Client, resource string, participants bool) (Inspection, error) {
+	c := inspectorOf(ctx, client)
 	all := Inspection{Resource: resource, State: StateUnclear}
-	if err := checkResource(resource); err != nil {
-		return all, named(resource, err)
+	if err := inside.CheckResource(resource); err != nil {
+		return all, inside.Named(resource, err)
 	}
 	if ctx.Err() != nil {
-		return all, named(resource, cancelledError(ctx, nil))
+		return all, inside.Named(resource, inside.Cancelled(ctx, nil))
 	}
-	limited, cancel := c.limitInspection(ctx)
+	limited, cancel := c.limit(ctx)
 	defer cancel()
 	errs := c.askFor(limited, &all, participants)
-	missing := multiplex.UndecidedError{Of: len(c.config.Nodes)}
-	for i, node := range c.group.Nodes() {
+	missing := multiplex.UndecidedError{Of: c.settings.Nodes}
+	for i, node := range c.Group().Nodes() {
 		if errs[i] != nil {
 			failed := nodeError(errs[i], i, node.Addr, ctx.Err() == nil)
 			missing.Nodes = append(missing.Nodes, failed)
@@ -176,22 +185,34 @@ func (c *Client) inspect(ctx context.Context, resource string, participants bool
 	if len(all.Nodes)-len(missing.Nodes) >= quorum {
 		return all, nil
 	}
-	switch err := (&noQuorumError{nodes: &missing}); {
+	switch err := inside.NoQuorum(&missing); {
 	case errors.Is(err, multiplex.ErrClosed):
-		return all, named(resource, ErrClosed)
+		return all, inside.Named(resource, redlock.ErrClosed)
 	case ctx.Err() != nil:
-		return all, named(resource, cancelledError(ctx, err))
+		return all, inside.Named(resource, inside.Cancelled(ctx, err))
 	default:
-		return all, named(resource, err)
+		return all, inside.Named(resource, err)
 	}
 }
 
-// limitInspection adds a deadline to a context without one.
-func (c *Client) limitInspection(ctx context.Context) (context.Context, context.CancelFunc) {
+// An inspector asks the nodes of a client.
+type inspector struct {
+	inside.Client
+	settings inside.Settings
+}
+
+func inspectorOf(ctx context.Context, client *redlock.Client) *inspector {
+	c := inside.Of(client)
+	c.Called(ctx)
+	return &inspector{c, c.Settings()}
+}
+
+// limit adds a deadline to a context without one.
+func (c *inspector) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
-	limit := c.config.NodeTimeout
+	limit := c.settings.NodeTimeout
 	if limit == 0 {
 		limit = inspectTimeout
 	}
@@ -199,7 +220,7 @@ func (c *Client) limitInspection(ctx context.Context) (context.Context, context.
 }
 
 // nodeError returns an error that names the node that did not answer. If ours
-// is set, the deadline was limitInspection's, and the cause is the node's
+// is set, the deadline was limit's, and the cause is the node's
 // timeout instead of the error of a context that the caller does not know.
 func nodeError(err error, node int, addr string, ours bool) *multiplex.NodeError {
 	named, ok := err.(*multiplex.NodeError)
@@ -220,20 +241,20 @@ type question struct {
 
 // askFor asks each node for the key's value and time, and for participants if
 // they are wanted. The answer of a node is valid only if its error is nil.
-func (c *Client) askFor(ctx context.Context, all *Inspection, participants bool) []error {
-	key := c.config.Prefix + all.Resource
-	all.Nodes = make([]InspectedNode, len(c.config.Nodes))
+func (c *inspector) askFor(ctx context.Context, all *Inspection, participants bool) []error {
+	keys := c.Keys(all.Resource)
+	all.Nodes = make([]InspectedNode, c.settings.Nodes)
 	questions := []question{
 		lookScript.load(),
-		{resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", key), func(node int, v resp.Value) error {
+		{resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", keys.Lock), func(node int, v resp.Value) error {
 			return all.Nodes[node].readValue(v)
 		}},
-		{resp.AppendCommand(nil, "PTTL", key), func(node int, v resp.Value) error {
+		{resp.AppendCommand(nil, "PTTL", keys.Lock), func(node int, v resp.Value) error {
 			return all.Nodes[node].readTTL(v)
 		}},
 	}
-	if c.fence != nil {
-		last := resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", key+fenceSuffix)
+	if c.settings.Fenced {
+		last := resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", keys.Fence)
 		questions = append(questions, question{last, func(node int, v resp.Value) error {
 			return all.Nodes[node].readFence(v)
 		}})
@@ -241,7 +262,7 @@ func (c *Client) askFor(ctx context.Context, all *Inspection, participants bool)
 	if !participants {
 		return c.query(ctx, questions)
 	}
-	rolls := c.rollsOf(all.Resource)
+	rolls := rollsOf(&keys, c.settings.Nodes)
 	for _, k := range rolls {
 		questions = append(questions, k.script.load(), k.ask(0))
 	}
@@ -256,13 +277,13 @@ func (c *Client) askFor(ctx context.Context, all *Inspection, participants bool)
 }
 
 // query sends the questions, and returns each node's error.
-func (c *Client) query(ctx context.Context, questions []question) []error {
+func (c *inspector) query(ctx context.Context, questions []question) []error {
 	commands := make([][]byte, len(questions))
 	for i, q := range questions {
 		commands[i] = q.command
 	}
-	refusals := make([]error, len(c.config.Nodes))
-	errs := c.group.Query(ctx, commands, func(node, question int, v resp.Value) error {
+	refusals := make([]error, c.settings.Nodes)
+	errs := c.Group().Query(ctx, commands, func(node, question int, v resp.Value) error {
 		if v.IsError() && !isWrongType(v) {
 			// The node did answer, though with an error (R24).
 			refusals[node] = &multiplex.RefusalError{Class: conn.ClassOf(v)}
@@ -276,11 +297,16 @@ func (c *Client) query(ctx context.Context, questions []question) []error {
 	return errs
 }
 
+// A script is a Lua program that the nodes run, and the name that they give it.
+type script struct{ source, digest string }
+
+func newScript(source string) script { return script{source, lua.Digest(source)} }
+
 // load returns the command that makes the nodes know a script: an inspection is
 // rare, and a node may have lost its scripts.
 func (s *script) load() question {
 	return question{resp.AppendCommand(nil, "SCRIPT", "LOAD", s.source), func(_ int, v resp.Value) error {
-		if s.loaded(v) != nil {
+		if string(v.Bytes()) != s.digest {
 			return fmt.Errorf("%w: type %q to SCRIPT LOAD", multiplex.ErrUnexpected, v.Type())
 		}
 		return nil
@@ -390,14 +416,7 @@ func longestFirst(a, b time.Duration) int {
 // holderOf returns what may be shown of a key's value (R27).
 func holderOf(value []byte) (holder, owner string) {
 	if token, owner, ok := pure.SplitValue(string(value)); ok {
-		return fingerprint([]byte(token)), owner
+		return pure.Fingerprint([]byte(token)), owner
 	}
-	return fingerprint(value), ""
-}
-
-// fingerprint returns the start of a value's SHA-256: enough to compare two
-// values, and of no use to find a token, which has 160 random bits.
-func fingerprint(value []byte) string {
-	sum := sha256.Sum256(value)
-	return hex.EncodeToString(sum[:8])
+	return pure.Fingerprint(value), ""
 }

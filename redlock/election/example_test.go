@@ -1,10 +1,11 @@
-package redlock_test
+package election_test
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/election"
 	"github.com/redmux/redmux/redlocktest"
 )
 
@@ -28,16 +29,20 @@ func ExampleElection() {
 	}
 	defer client.Close(ctx)
 
-	election := client.Election("billing", redlock.ElectionOptions{
-		TermDone: func(info redlock.TermInfo) {
+	candidate, err := election.New(client, "billing", election.Options{
+		TermDone: func(info election.TermInfo) {
 			fmt.Println("term over:", info.Cause, info.Released)
 			cancel() // this example has seen enough
 		},
 	})
-	err = election.Run(ctx, func(ctx context.Context, term uint64) error {
-		for l := range election.Watch(ctx) {
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = candidate.Run(ctx, func(ctx context.Context, term uint64) error {
+		for l := range election.Watch(ctx, client, "billing") {
 			fmt.Println(l.State, l.Leader, l.Term == term)
-			_ = election.StepDown(ctx) // does not wait for this function
+			_ = candidate.StepDown(ctx) // does not wait for this function
 		}
 		return ctx.Err()
 	})

@@ -1,4 +1,4 @@
-package redlock
+package election
 
 import (
 	"context"
@@ -11,17 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
+	"github.com/redmux/redmux/redlock/internal/trial"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 const electionTTL = 3 * time.Second
-
-// candidate returns a client that can stand for election under a name.
-func (m *memory) candidate(t *testing.T, name string) *Client {
-	t.Helper()
-	return m.opened(t, fenced(func(c *Config) { c.Owner, c.MaxTTL = name, electionTTL }))
-}
 
 // A campaign is a call of Run whose function works until its context ends, and
 // then for a while.
@@ -54,9 +51,9 @@ func (j *journal[T]) all() []T {
 
 // stand begins a campaign. Its function does work, if that is not nil, after it
 // has noted the term.
-func stand(t *testing.T, c *Client, o ElectionOptions, work func(ctx context.Context) error) *campaign {
+func stand(t *testing.T, c *redlock.Client, o Options, work func(ctx context.Context) error) *campaign {
 	t.Helper()
-	r := &campaign{Election: c.Election("e", o), err: make(chan error, 1)}
+	r := &campaign{Election: elect(t, c, "e", o), err: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	go func() {
@@ -85,10 +82,10 @@ func (r *campaign) retire() error {
 // and the terms rise.
 func TestElection(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
-		a := stand(t, m.candidate(t, "a"), ElectionOptions{}, nil)
+		a := stand(t, m.candidate(t, "a"), Options{}, nil)
 		time.Sleep(10 * ms)
 		require.True(t, a.IsLeader())
-		b := stand(t, m.candidate(t, "b"), ElectionOptions{}, nil)
+		b := stand(t, m.candidate(t, "b"), Options{}, nil)
 		for range 20 {
 			time.Sleep(time.Second)
 			require.True(t, a.IsLeader())
@@ -116,79 +113,81 @@ func TestElectionEndsWithItsFunction(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
 		for _, want := range []error{nil, errWork} {
-			r := stand(t, c, ElectionOptions{}, func(context.Context) error { return want })
+			r := stand(t, c, Options{}, func(context.Context) error { return want })
 			require.True(t, want == <-r.err)
 			require.Nil(t, r.causes.all()[0])
 		}
 		var terms journal[TermInfo]
-		o := ElectionOptions{TermDone: terms.add}
+		o := Options{TermDone: terms.add}
 		r := stand(t, c, o, func(context.Context) error {
 			time.Sleep(100 * ms)
-			m.forget("e")
+			m.Forget("e")
 			return errWork
 		})
 		err := <-r.err
 		require.ErrorIs(t, err, errWork)
-		require.ErrorIs(t, err, ErrNotHeld)
+		require.ErrorIs(t, err, redlock.ErrNotHeld)
 		done := terms.all()
 		require.Len(t, done, 1)
 		require.Equal(t, r.terms.all()[0], done[0].Term)
 		require.Equal(t, 100*ms, done[0].Until.Sub(done[0].Since))
 		require.NoError(t, done[0].Cause, "the loss had not been noticed")
 		require.Equal(t, errWork, done[0].Err)
-		require.ErrorIs(t, done[0].Released, ErrNotHeld)
+		require.ErrorIs(t, done[0].Released, redlock.ErrNotHeld)
 
 		require.PanicsWithValue(t, "p", func() {
-			_ = c.Election("e", o).Run(t.Context(), func(context.Context, uint64) error { panic("p") })
+			_ = elect(t, c, "e", o).Run(t.Context(), func(context.Context, uint64) error { panic("p") })
 		})
 		time.Sleep(5 * ms)
-		require.Equal(t, StateFree, inspect(t, c, "e").State, "a panic releases the lock")
+		require.Equal(t, admin.StateFree, inspect(t, c, "e").State, "a panic releases the lock")
 		require.Len(t, terms.all(), 1)
 	})
 }
 
 // forget deletes a key on all nodes.
-func (m *memory) forget(key string) {
-	for _, n := range m.nodes {
-		n.DB().Delete(key)
-	}
-}
 
 // What cannot be an election is refused, and says why.
 func TestElectionsThatCannotBe(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		m.ownerless()
+		m.Ownerless()
 		never := func(context.Context, uint64) error {
 			t.Error("elected")
 			return nil
 		}
-		run := func(c *Client, name string, o ElectionOptions) error {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			return c.Election(name, o).Run(ctx, never)
+		refused := func(c *redlock.Client, name string, o Options) error {
+			e, err := New(c, name, o)
+			require.Nil(t, e, "it is refused where it is made")
+			return err
 		}
 		good := m.candidate(t, "a")
+		owner := func(c *redlock.Config) { c.Owner, c.MaxTTL = "x", electionTTL }
 		for says, err := range map[string]error{
-			"Fenced":                  run(m.client(t, Config{Owner: "x"}), "e", ElectionOptions{}),
-			"Owner":                   run(m.opened(t, fenced(func(c *Config) { c.MaxTTL = electionTTL })), "e", ElectionOptions{}),
-			"Rest is negative: -1ns":  run(good, "e", ElectionOptions{Rest: -1}),
-			"Grace is negative: -1ns": run(good, "e", ElectionOptions{Grace: -1}),
+			"Fenced":                  refused(m.Client(t, redlock.Config{Owner: "x"}), "e", Options{}),
+			"Owner":                   refused(m.Opened(t, trial.Fenced(func(c *redlock.Config) { c.MaxTTL = electionTTL })), "e", Options{}),
+			"Rest is negative: -1ns":  refused(good, "e", Options{Rest: -1}),
+			"Grace is negative: -1ns": refused(good, "e", Options{Grace: -1}),
 		} {
-			require.ErrorIs(t, err, ErrElection)
+			require.ErrorIs(t, err, ErrCandidate)
 			require.ErrorContains(t, err, says)
+			require.ErrorContains(t, err, `"e"`)
 		}
-		require.ErrorIs(t, run(good, "", ElectionOptions{}), ErrResource)
-		require.ErrorIs(t, run(good, "e", ElectionOptions{TTL: time.Hour}), ErrTTL)
-		other := m.client(t, fenced(func(c *Config) { c.Owner, c.MaxTTL = "x", 2*electionTTL }))
-		err := run(other, "e", ElectionOptions{})
-		require.ErrorIs(t, err, ErrMaxTTL)
+		require.ErrorIs(t, refused(good, "", Options{}), redlock.ErrResource)
+		require.ErrorIs(t, refused(good, "e:fence", Options{}), redlock.ErrResource)
+		require.ErrorIs(t, refused(good, "e", Options{TTL: time.Hour}), redlock.ErrTTL)
+		short := m.Client(t, trial.Fenced(owner, func(c *redlock.Config) { c.MinValidity = time.Second }))
+		require.ErrorIs(t, refused(short, "e", Options{TTL: time.Second}), redlock.ErrTTL)
+		other := m.Client(t, trial.Fenced(func(c *redlock.Config) { c.Owner, c.MaxTTL = "x", 2*electionTTL }))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := elect(t, other, "e", Options{}).Run(ctx, never)
+		require.ErrorIs(t, err, redlock.ErrMaxTTL)
 		require.ErrorContains(t, err, "waiting cannot fix this")
-		r := stand(t, good, ElectionOptions{}, nil)
+		r := stand(t, good, Options{}, nil)
 		time.Sleep(10 * ms)
-		require.ErrorIs(t, r.Run(t.Context(), never), ErrElection, "it runs already")
+		require.ErrorIs(t, r.Run(t.Context(), never), ErrCandidate, "it runs already")
 		require.ErrorIs(t, r.retire(), context.Canceled)
 		require.NoError(t, good.Do(t.Context(), "e", time.Second, func(ctx context.Context) error {
-			require.ErrorIs(t, good.Election("e", ElectionOptions{}).Run(ctx, never), ErrNested)
+			require.ErrorIs(t, elect(t, good, "e", Options{}).Run(ctx, never), redlock.ErrNested)
 			return nil
 		}))
 	})
@@ -198,27 +197,27 @@ func TestElectionsThatCannotBe(t *testing.T) {
 // ends it.
 func TestElectionCampaignsAgainAfterAFailedCampaign(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		first := stand(t, m.candidate(t, "a"), ElectionOptions{}, nil)
+		first := stand(t, m.candidate(t, "a"), Options{}, nil)
 		time.Sleep(10 * ms)
-		for _, change := range []func(*Config){
-			func(c *Config) { c.MaxTries = 1 },
-			func(c *Config) { c.MaxWait = 10 * ms },
-			func(c *Config) { c.FailFast = true },
+		for i, change := range []func(*redlock.Config){
+			func(c *redlock.Config) { c.MaxTries = 1 },
+			func(c *redlock.Config) { c.MaxWait = 10 * ms },
+			func(c *redlock.Config) { c.FailFast = true },
 		} {
-			c := m.client(t, fenced(func(c *Config) { c.Owner, c.MaxTTL = "b", electionTTL; change(c) }))
-			second := stand(t, c, ElectionOptions{}, nil)
+			c := m.Client(t, trial.Fenced(func(c *redlock.Config) { c.Owner, c.MaxTTL = "b", electionTTL; change(c) }))
+			second := stand(t, c, Options{}, nil)
 			time.Sleep(5 * time.Second)
 			require.ErrorIs(t, first.retire(), context.Canceled)
 			time.Sleep(campaignPause * 2)
 			require.True(t, second.IsLeader())
-			if c.config.FailFast {
-				for _, n := range m.nodes {
+			if failsFast := i == 2; failsFast {
+				for _, n := range m.Nodes {
 					n.Pause()
 				}
 				time.Sleep(2 * electionTTL)
 				require.False(t, second.IsLeader())
 				require.Empty(t, second.err)
-				for _, n := range m.nodes {
+				for _, n := range m.Nodes {
 					n.Resume()
 				}
 				time.Sleep(5 * time.Second)
@@ -233,38 +232,38 @@ func TestElectionCampaignsAgainAfterAFailedCampaign(t *testing.T) {
 // A context that ends during the last attempt of a campaign ends Run with a
 // CancelledError, as any other does (R12).
 func TestElectionCancelledInItsLastAttempt_R12(t *testing.T) {
-	for name, change := range map[string]func(*Config){
-		"max tries": func(c *Config) { c.MaxTries = 1 },
-		"max wait":  func(c *Config) { c.MaxWait = time.Microsecond },
-		"fail fast": func(c *Config) { c.FailFast = true },
-		"waiting":   func(*Config) {},
+	for name, change := range map[string]func(*redlock.Config){
+		"max tries": func(c *redlock.Config) { c.MaxTries = 1 },
+		"max wait":  func(c *redlock.Config) { c.MaxWait = time.Microsecond },
+		"fail fast": func(c *redlock.Config) { c.FailFast = true },
+		"waiting":   func(*redlock.Config) {},
 	} {
 		for _, outage := range []bool{false, true} {
 			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				holder := m.candidate(t, "a")
-				mustAcquire(t, holder, "e", electionTTL)
+				trial.MustAcquire(t, holder, "e", electionTTL)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				why := errors.New("why")
-				c := m.client(t, fenced(func(c *Config) {
+				c := m.Client(t, trial.Fenced(func(c *redlock.Config) {
 					c.Owner, c.MaxTTL = "b", electionTTL
-					c.Tracer = &Tracer{AttemptDone: func(context.Context, AttemptInfo) { cancel(why) }}
+					c.Tracer = &redlock.Tracer{AttemptDone: func(context.Context, redlock.AttemptInfo) { cancel(why) }}
 					change(c)
 				}))
 				if outage {
-					m.silence()
+					m.Silence()
 				}
-				err := c.Election("e", ElectionOptions{}).Run(ctx, func(context.Context, uint64) error { return nil })
-				var cancelled *CancelledError
+				err := elect(t, c, "e", Options{}).Run(ctx, func(context.Context, uint64) error { return nil })
+				var cancelled *redlock.CancelledError
 				require.ErrorAs(t, err, &cancelled, name)
 				require.ErrorIs(t, err, context.Canceled, name)
 				require.ErrorIs(t, err, why, name)
-				require.NotErrorIs(t, err, ErrMaxWait, name)
-				m.recover()
+				require.NotErrorIs(t, err, redlock.ErrMaxWait, name)
+				m.Recover()
 				require.Equal(t, 1, strings.Count(err.Error(), `"e"`), "%s: %v", name, err)
 				if name != "max wait" && outage {
-					require.ErrorIs(t, err, ErrNoQuorum, name)
+					require.ErrorIs(t, err, redlock.ErrNoQuorum, name)
 				} else if name != "max wait" {
-					require.ErrorIs(t, err, ErrHeld, name)
+					require.ErrorIs(t, err, redlock.ErrHeld, name)
 				}
 			})
 		}
@@ -275,18 +274,18 @@ func TestElectionCancelledInItsLastAttempt_R12(t *testing.T) {
 func TestElectionEndsWithItsClient(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		first, second := m.candidate(t, "a"), m.candidate(t, "b")
-		a := stand(t, first, ElectionOptions{}, func(ctx context.Context) error {
+		a := stand(t, first, Options{}, func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})
 		time.Sleep(10 * ms)
-		b := stand(t, second, ElectionOptions{}, nil)
+		b := stand(t, second, Options{}, nil)
 		time.Sleep(10 * ms)
-		closeNow(t, second)
-		require.ErrorIs(t, <-b.err, ErrClosed)
-		closeNow(t, first)
-		require.ErrorIs(t, <-a.err, ErrClosed)
-		require.Equal(t, []error{ErrClosed}, a.causes.all())
+		trial.CloseNow(t, second)
+		require.ErrorIs(t, <-b.err, redlock.ErrClosed)
+		trial.CloseNow(t, first)
+		require.ErrorIs(t, <-a.err, redlock.ErrClosed)
+		require.Equal(t, []error{redlock.ErrClosed}, a.causes.all())
 	})
 }
 
@@ -295,7 +294,7 @@ func TestElectionEndsWithItsClient(t *testing.T) {
 func TestElectionOverstays(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		var reported journal[TermInfo]
-		o := ElectionOptions{Grace: 500 * ms, Overstay: reported.add}
+		o := Options{Grace: 500 * ms, Overstay: reported.add}
 		var linger atomic.Int64
 		linger.Store(int64(400 * ms))
 		r := stand(t, m.candidate(t, "a"), o, func(ctx context.Context) error {
@@ -304,16 +303,16 @@ func TestElectionOverstays(t *testing.T) {
 			return nil
 		})
 		time.Sleep(100 * ms)
-		m.forget("e")
+		m.Forget("e")
 		time.Sleep(2 * time.Second)
 		require.Empty(t, reported.all(), "it returned in time")
 		require.True(t, r.IsLeader())
 		linger.Store(int64(600 * ms))
-		m.forget("e")
+		m.Forget("e")
 		time.Sleep(3 * time.Second)
 		over := reported.all()
 		require.Len(t, over, 1)
-		require.ErrorIs(t, over[0].Cause, ErrLost)
+		require.ErrorIs(t, over[0].Cause, redlock.ErrLost)
 		require.Equal(t, r.terms.all()[1], over[0].Term)
 		require.NoError(t, r.StepDown(t.Context()))
 		require.Len(t, reported.all(), 2)
@@ -330,7 +329,7 @@ func TestStepDownFromWithin(t *testing.T) {
 		c := m.candidate(t, "a")
 		var r *campaign
 		ready := make(chan struct{})
-		r = stand(t, c, ElectionOptions{}, func(ctx context.Context) error {
+		r = stand(t, c, Options{}, func(ctx context.Context) error {
 			<-ready
 			return c.Do(ctx, "other", time.Second, func(ctx context.Context) error {
 				assert.NoError(t, r.StepDown(context.WithoutCancel(ctx)))
@@ -349,11 +348,11 @@ func TestStepDownFromWithin(t *testing.T) {
 func TestStepDownFromWithinAReentrantFunction(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
-		e := c.Election("e", ElectionOptions{})
+		e := elect(t, c, "e", Options{})
 		err := c.Do(t.Context(), "around", electionTTL, func(ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
 			return e.Run(ctx, func(ctx context.Context, _ uint64) error {
-				return c.DoWith(ctx, "around", HoldOptions{Reentrant: true}, func(ctx context.Context) error {
+				return c.DoWith(ctx, "around", redlock.HoldOptions{Reentrant: true}, func(ctx context.Context) error {
 					defer cancel()
 					limited, done := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 					defer done()
@@ -371,7 +370,7 @@ func TestStepDownReportsTheRelease(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		var work atomic.Int64
 		work.Store(int64(time.Second))
-		r := stand(t, m.candidate(t, "a"), ElectionOptions{Rest: 100 * ms}, func(ctx context.Context) error {
+		r := stand(t, m.candidate(t, "a"), Options{Rest: 100 * ms}, func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(time.Duration(work.Load()))
 			return nil
@@ -385,9 +384,9 @@ func TestStepDownReportsTheRelease(t *testing.T) {
 		require.NoError(t, r.StepDown(t.Context()), "the end of the same term")
 		time.Sleep(200 * ms)
 		require.True(t, r.IsLeader())
-		m.forget("e")
+		m.Forget("e")
 		work.Store(0)
-		require.ErrorIs(t, r.StepDown(t.Context()), ErrNotHeld)
+		require.ErrorIs(t, r.StepDown(t.Context()), redlock.ErrNotHeld)
 		require.ErrorIs(t, r.retire(), context.Canceled)
 	})
 }
@@ -395,7 +394,7 @@ func TestStepDownReportsTheRelease(t *testing.T) {
 // The error of a function that fails while the context of Run ends is not lost.
 func TestElectionJoinsTheErrors(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		r := stand(t, m.candidate(t, "a"), ElectionOptions{}, func(ctx context.Context) error {
+		r := stand(t, m.candidate(t, "a"), Options{}, func(ctx context.Context) error {
 			<-ctx.Done()
 			return errWork
 		})
@@ -403,7 +402,7 @@ func TestElectionJoinsTheErrors(t *testing.T) {
 		err := r.retire()
 		require.ErrorIs(t, err, errWork)
 		require.ErrorIs(t, err, context.Canceled)
-		var cancelled *CancelledError
+		var cancelled *redlock.CancelledError
 		require.ErrorAs(t, err, &cancelled)
 		require.Empty(t, r.err)
 	})
@@ -414,9 +413,9 @@ func TestElectionJoinsTheErrors(t *testing.T) {
 func TestElectionLeadsUntilItsFunctionReturns(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		s := shift{linger: 3 * electionTTL}
-		a := stand(t, m.candidate(t, "a"), ElectionOptions{}, s.work)
+		a := stand(t, m.candidate(t, "a"), Options{}, s.work)
 		time.Sleep(10 * ms)
-		b := stand(t, m.candidate(t, "b"), ElectionOptions{}, s.work)
+		b := stand(t, m.candidate(t, "b"), Options{}, s.work)
 		time.Sleep(time.Second)
 		require.ErrorIs(t, a.retire(), context.Canceled)
 		time.Sleep(20 * ms)
@@ -426,38 +425,11 @@ func TestElectionLeadsUntilItsFunctionReturns(t *testing.T) {
 	})
 }
 
-// A process that slept for too long knows at once that it leads no more, though
-// its function has noticed nothing.
-func TestIsLeaderReadsTheClocks_R15(t *testing.T) {
-	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
-		var slept atomic.Int64
-		c.keeper.clock = func() instant {
-			now := readClocks()
-			now.slept += time.Duration(slept.Load())
-			return now
-		}
-		r := stand(t, c, ElectionOptions{}, func(ctx context.Context) error {
-			time.Sleep(time.Second)
-			return nil
-		})
-		time.Sleep(10 * ms)
-		require.True(t, r.IsLeader())
-		slept.Store(int64(electionTTL))
-		require.False(t, r.IsLeader())
-		time.Sleep(2 * time.Second)
-		require.True(t, r.IsLeader(), "again")
-		require.ErrorIs(t, r.causes.all()[0], ErrLost)
-		r.cancel()
-		require.Error(t, <-r.err)
-	})
-}
-
 // A call of Overstay that takes long does not keep the lock.
 func TestOverstayDoesNotDelayTheRelease(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
-		o := ElectionOptions{Overstay: func(TermInfo) { time.Sleep(time.Minute) }}
+		o := Options{Overstay: func(TermInfo) { time.Sleep(time.Minute) }}
 		r := stand(t, c, o, func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(2 * time.Second)
@@ -467,7 +439,7 @@ func TestOverstayDoesNotDelayTheRelease(t *testing.T) {
 		begun := time.Now()
 		require.NoError(t, r.StepDown(t.Context()))
 		require.Less(t, time.Since(begun), 3*time.Second)
-		require.Equal(t, StateFree, inspect(t, c, "e").State)
+		require.Equal(t, admin.StateFree, inspect(t, c, "e").State)
 		require.ErrorIs(t, r.retire(), context.Canceled)
 		require.Equal(t, time.Minute+time.Second, time.Since(begun))
 	})
@@ -477,26 +449,26 @@ func TestOverstayDoesNotDelayTheRelease(t *testing.T) {
 // package that comes from elsewhere: from the context of another hold, or of
 // another client. Nothing is concluded from it.
 func TestElectionIsNotMisledByACauseOfTheCaller(t *testing.T) {
-	for _, cause := range []error{ErrClosed, ErrLost, ErrSteppedDown, errWork} {
+	for _, cause := range []error{redlock.ErrClosed, redlock.ErrLost, ErrSteppedDown, errWork} {
 		t.Run(cause.Error(), func(t *testing.T) {
 			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				c := m.candidate(t, "a")
 				ctx, cancel := context.WithCancelCause(context.Background())
 				time.AfterFunc(time.Second, func() { cancel(cause) })
 				var done journal[TermInfo]
-				e := c.Election("e", ElectionOptions{TermDone: done.add})
+				e := elect(t, c, "e", Options{TermDone: done.add})
 				err := e.Run(ctx, func(ctx context.Context, _ uint64) error {
 					<-ctx.Done()
-					for _, n := range m.nodes {
+					for _, n := range m.Nodes {
 						n.DB().Delete("e")
 					}
 					return nil
 				})
-				var cancelled *CancelledError
+				var cancelled *redlock.CancelledError
 				require.ErrorAs(t, err, &cancelled)
 				require.ErrorIs(t, err, context.Canceled)
 				require.Equal(t, cause, cancelled.Cause)
-				require.ErrorIs(t, err, ErrNotHeld, "the release is reported")
+				require.ErrorIs(t, err, redlock.ErrNotHeld, "the release is reported")
 				require.Equal(t, cause, done.all()[0].Cause)
 			})
 		})
@@ -519,8 +491,8 @@ func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
 				var working atomic.Bool
 				var done, overstayed journal[TermInfo]
 				stop := make(chan error, 1)
-				r := stand(t, c, ElectionOptions{TermDone: done.add, Overstay: overstayed.add}, func(ctx context.Context) error {
-					go c.DoWith(ctx, "e", HoldOptions{Reentrant: true}, func(ctx context.Context) error {
+				r := stand(t, c, Options{TermDone: done.add, Overstay: overstayed.add}, func(ctx context.Context) error {
+					go c.DoWith(ctx, "e", redlock.HoldOptions{Reentrant: true}, func(ctx context.Context) error {
 						working.Store(true)
 						<-ctx.Done()
 						time.Sleep(2 * electionTTL)
@@ -535,7 +507,7 @@ func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
 					}
 				})
 				time.Sleep(10 * ms)
-				b := stand(t, m.candidate(t, "b"), ElectionOptions{}, func(ctx context.Context) error {
+				b := stand(t, m.candidate(t, "b"), Options{}, func(ctx context.Context) error {
 					assert.False(t, working.Load(), "two act")
 					<-ctx.Done()
 					return nil
@@ -568,26 +540,26 @@ func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
 func TestElectionLostAfterItsFunction_R14(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
-		err := c.Election("e", ElectionOptions{}).Run(t.Context(), func(ctx context.Context, _ uint64) error {
+		err := elect(t, c, "e", Options{}).Run(t.Context(), func(ctx context.Context, _ uint64) error {
 			entered := make(chan struct{})
-			go c.DoWith(context.WithoutCancel(ctx), "e", HoldOptions{Reentrant: true}, func(ctx context.Context) error {
+			go c.DoWith(context.WithoutCancel(ctx), "e", redlock.HoldOptions{Reentrant: true}, func(ctx context.Context) error {
 				close(entered)
 				<-ctx.Done()
 				return nil
 			})
 			<-entered
-			m.forget("e")
+			m.Forget("e")
 			return errWork
 		})
 		require.ErrorIs(t, err, errWork)
-		require.ErrorIs(t, err, ErrLost)
+		require.ErrorIs(t, err, redlock.ErrLost)
 	})
 }
 
 // An Election whose Run has returned can stand again, after a panic too.
 func TestElectionStandsAgain(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		e := m.candidate(t, "a").Election("e", ElectionOptions{})
+		e := elect(t, m.candidate(t, "a"), "e", Options{})
 		require.PanicsWithValue(t, "p", func() {
 			_ = e.Run(t.Context(), func(context.Context, uint64) error { panic("p") })
 		})
@@ -602,11 +574,11 @@ func TestElectionStandsAgain(t *testing.T) {
 func TestElectionDuringTheRelease(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
-		for i := range m.nodes {
-			m.delay(i, 40*ms)
+		for i := range m.Nodes {
+			m.Delay(i, 40*ms)
 		}
 		var reported journal[TermInfo]
-		o := ElectionOptions{Grace: 10 * ms, Overstay: reported.add}
+		o := Options{Grace: 10 * ms, Overstay: reported.add}
 		finish := make(chan struct{})
 		r := stand(t, c, o, func(context.Context) error {
 			<-finish
@@ -629,34 +601,27 @@ func TestElectionDuringTheRelease(t *testing.T) {
 // Where each campaign is short, Run waits as Acquire does: the log says so
 // once, with the causes, and Run ends if waiting cannot help.
 func TestElectionWithoutAQuorum_R31(t *testing.T) {
-	for name, change := range map[string]func(*Config){
-		"MaxTries": func(c *Config) { c.MaxTries = 1 },
-		"MaxWait":  func(c *Config) { c.MaxWait = 50 * ms },
-		"FailFast": func(c *Config) { c.FailFast = true },
+	for name, change := range map[string]func(*redlock.Config){
+		"MaxTries": func(c *redlock.Config) { c.MaxTries = 1 },
+		"MaxWait":  func(c *redlock.Config) { c.MaxWait = 50 * ms },
+		"FailFast": func(c *redlock.Config) { c.FailFast = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
-				log := &records{}
-				waits := func() (found int) {
-					for _, line := range log.take() {
-						if line["msg"] == "redlock: waiting, since too few nodes count" {
-							found++
-						}
-					}
-					return found
-				}
-				c := m.opened(t, fenced(func(c *Config) {
-					c.Owner, c.MaxTTL, c.Logger = "a", electionTTL, slog.New(log)
+				log := new(text)
+				waits := func() int { return strings.Count(log.take(), "redlock: waiting, since too few nodes count") }
+				c := m.Opened(t, trial.Fenced(func(c *redlock.Config) {
+					c.Owner, c.MaxTTL, c.Logger = "a", electionTTL, slog.New(slog.NewTextHandler(log, nil))
 					change(c)
 				}))
-				r := stand(t, c, ElectionOptions{}, nil)
+				r := stand(t, c, Options{}, nil)
 				time.Sleep(time.Second)
 				require.True(t, r.IsLeader())
 				outage := func(on bool) {
-					for i := range m.nodes {
-						m.link(i).Refuse(on)
+					for i := range m.Nodes {
+						m.Link(i).Refuse(on)
 						if on {
-							m.nodes[i].DropConns()
+							m.Nodes[i].DropConns()
 						}
 					}
 				}
@@ -670,12 +635,12 @@ func TestElectionWithoutAQuorum_R31(t *testing.T) {
 					time.Sleep(3 * time.Second)
 					require.True(t, r.IsLeader())
 				}
-				for _, n := range m.nodes[1:] {
-					n.Refuse(wrongPassword, "HELLO")
+				for _, n := range m.Nodes[1:] {
+					n.Refuse("-WRONGPASS invalid username-password pair or user is disabled.", "HELLO")
 					n.DropConns()
 				}
 				err := <-r.err
-				require.ErrorIs(t, err, ErrNoQuorum)
+				require.ErrorIs(t, err, redlock.ErrNoQuorum)
 				require.ErrorContains(t, err, `redlock: "e": `)
 				require.ErrorContains(t, err, "waiting cannot fix this")
 			})

@@ -1,4 +1,4 @@
-package redlock
+package admin
 
 import (
 	"context"
@@ -11,8 +11,12 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/lua"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/internal/trial"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -63,15 +67,15 @@ func TestHalfOfTheNodesDecidesNothing_R12(t *testing.T) {
 		require.Equal(t, StateUnclear, all.State, name)
 	}
 	simulated(t, 4, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		inspect(t, c, "r")
+		c := m.Client(t, redlock.Config{})
+		inspected(t, c, "r")
 		for i := range 2 {
-			m.link(i).Refuse(true)
-			m.nodes[i].DropConns()
+			m.Link(i).Refuse(true)
+			m.Nodes[i].DropConns()
 		}
 		time.Sleep(5 * ms)
-		found, err := c.Inspect(t.Context(), "r")
-		require.ErrorIs(t, err, ErrNoQuorum)
+		found, err := Inspect(t.Context(), c, "r")
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
 		require.Equal(t, StateUnclear, found.State)
 	})
 }
@@ -85,9 +89,9 @@ func held(seconds, agree int) Inspection {
 	return all
 }
 
-func inspect(t *testing.T, c *Client, resource string) Inspection {
+func inspected(t *testing.T, c *redlock.Client, resource string) Inspection {
 	t.Helper()
-	all, err := c.Inspect(context.Background(), resource)
+	all, err := Inspect(context.Background(), c, resource)
 	require.NoError(t, err)
 	require.Equal(t, resource, all.Resource)
 	return all
@@ -95,18 +99,18 @@ func inspect(t *testing.T, c *Client, resource string) Inspection {
 
 func TestInspect(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
-		m.ownerless()
-		c := m.client(t, Config{Prefix: "lock:"})
+		m.Ownerless()
+		c := m.Client(t, redlock.Config{Prefix: "lock:"})
 		start := time.Now()
-		free := inspect(t, c, "r")
+		free := inspected(t, c, "r")
 		require.Equal(t, 2*ms, time.Since(start), "one round trip, of the slowest node")
 		require.Equal(t, StateFree, free.State)
 		require.Equal(t, 5, free.Agree)
 		require.Zero(t, free.TTL)
 
-		lock := mustAcquire(t, c, "r", 10*time.Second)
+		lock := trial.MustAcquire(t, c, "r", 10*time.Second)
 		time.Sleep(time.Second)
-		found := inspect(t, c, "r")
+		found := inspected(t, c, "r")
 		require.Equal(t, StateHeld, found.State)
 		require.Equal(t, lock.Token().Fingerprint(), found.Holder)
 		require.Equal(t, 5, found.Agree)
@@ -114,17 +118,17 @@ func TestInspect(t *testing.T) {
 		// Inspect was called.
 		require.Equal(t, 9*time.Second-2*ms, found.TTL)
 		for i, n := range found.Nodes {
-			require.Equal(t, InspectedNode{Addr: m.nodes[i].Addr(), Holder: found.Holder, TTL: found.TTL}, n)
+			require.Equal(t, InspectedNode{Addr: m.Nodes[i].Addr(), Holder: found.Holder, TTL: found.TTL}, n)
 		}
 
-		other := m.client(t, Config{Prefix: "lock:"})
-		require.Equal(t, found.Holder, inspect(t, other, "r").Holder, "the same for every client")
+		other := m.Client(t, redlock.Config{Prefix: "lock:"})
+		require.Equal(t, found.Holder, inspected(t, other, "r").Holder, "the same for every client")
 		require.NoError(t, lock.Release(context.Background()))
-		require.Equal(t, StateFree, inspect(t, c, "r").State, "Inspect stands behind the release on every connection")
-		again := mustAcquire(t, c, "r", time.Second)
+		require.Equal(t, StateFree, inspected(t, c, "r").State, "Inspect stands behind the release on every connection")
+		again := trial.MustAcquire(t, c, "r", time.Second)
 		require.NotEqual(t, found.Holder, again.Token().Fingerprint())
-		for i := range m.nodes {
-			require.Equal(t, c.Nodes()[i].Connects+other.Nodes()[i].Connects, m.nodes[i].Calls("DEL"), "it changes nothing")
+		for i := range m.Nodes {
+			require.Equal(t, c.Nodes()[i].Connects+other.Nodes()[i].Connects, m.Nodes[i].Calls("DEL"), "it changes nothing")
 		}
 	})
 }
@@ -133,35 +137,35 @@ func TestInspect(t *testing.T) {
 // clock must not make a lock look longer than it is.
 func TestInspectOfUnequalTimes(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		lock := mustAcquire(t, c, "r", 10*time.Second)
+		c := m.Client(t, redlock.Config{})
+		lock := trial.MustAcquire(t, c, "r", 10*time.Second)
 		time.Sleep(2 * ms)
 		for i, ttl := range []time.Duration{9, 7, 5, 3, 1} {
-			m.nodes[i].DB().Set("r", lock.token.unveil().Reveal(), ttl*time.Second)
+			m.Nodes[i].DB().Set("r", lock.Token().Reveal(), ttl*time.Second)
 		}
-		require.Equal(t, 5*time.Second-ms, inspect(t, c, "r").TTL)
+		require.Equal(t, 5*time.Second-ms, inspected(t, c, "r").TTL)
 	})
 }
 
 // Manual changes are shown as they are.
 func TestInspectOfForeignKeys(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		for _, n := range m.nodes {
+		c := m.Client(t, redlock.Config{})
+		for _, n := range m.Nodes {
 			n.DB().Set("r", "by hand", 0)
 		}
-		found := inspect(t, c, "r")
+		found := inspected(t, c, "r")
 		require.Equal(t, StateHeld, found.State)
 		require.Equal(t, NoExpiry, found.TTL)
-		require.Equal(t, fingerprint([]byte("by hand")), found.Holder)
+		require.Equal(t, pure.Fingerprint([]byte("by hand")), found.Holder)
 		require.Len(t, found.Holder, 16)
 
-		m.nodes[0].Refuse("-WRONGTYPE Operation against a key holding the wrong kind of value", "EVALSHA")
-		m.nodes[1].Refuse("-NOPERM no permissions to run the 'evalsha' command", "EVALSHA")
-		found, err := c.Inspect(context.Background(), "r")
+		m.Nodes[0].Refuse("-WRONGTYPE Operation against a key holding the wrong kind of value", "EVALSHA")
+		m.Nodes[1].Refuse("-NOPERM no permissions to run the 'evalsha' command", "EVALSHA")
+		found, err := Inspect(context.Background(), c, "r")
 		require.NoError(t, err, "two of three answered")
 		require.Equal(t, StateUnclear, found.State)
-		require.Equal(t, InspectedNode{Addr: m.addr(0), Foreign: true, TTL: NoExpiry}, found.Nodes[0])
+		require.Equal(t, InspectedNode{Addr: m.Addr(0), Foreign: true, TTL: NoExpiry}, found.Nodes[0])
 		var refusal *multiplex.RefusalError
 		require.ErrorAs(t, found.Nodes[1].Err, &refusal)
 		require.Equal(t, conn.ClassNoPerm, refusal.Class)
@@ -178,21 +182,21 @@ func TestInspectOfForeignKeys(t *testing.T) {
 // or the node's timeout.
 func TestInspectWithoutAQuorum_R12(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		lock := mustAcquire(t, c, "r", time.Minute)
+		c := m.Client(t, redlock.Config{})
+		lock := trial.MustAcquire(t, c, "r", time.Minute)
 		time.Sleep(2 * ms)
-		m.link(0).Refuse(true)
-		m.nodes[0].DropConns()
+		m.Link(0).Refuse(true)
+		m.Nodes[0].DropConns()
 		time.Sleep(5 * ms)
-		found := inspect(t, c, "r")
+		found := inspected(t, c, "r")
 		require.Equal(t, StateHeld, found.State)
 		require.Equal(t, 2, found.Agree)
 		require.ErrorIs(t, found.Nodes[0].Err, multiplex.ErrDown)
 
-		m.nodes[1].Pause()
+		m.Nodes[1].Pause()
 		start := time.Now()
-		found, err := c.Inspect(context.Background(), "r")
-		require.ErrorIs(t, err, ErrNoQuorum)
+		found, err := Inspect(context.Background(), c, "r")
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
 		require.ErrorIs(t, err, multiplex.ErrTimeout)
 		require.ErrorIs(t, err, multiplex.ErrDown)
 		require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller gave no deadline")
@@ -204,10 +208,10 @@ func TestInspectWithoutAQuorum_R12(t *testing.T) {
 		time.Sleep(time.Second)
 		short, cancel := context.WithTimeout(context.Background(), 30*ms)
 		defer cancel()
-		_, err = c.Inspect(short, "r")
-		require.ErrorIs(t, err, ErrNoQuorum)
-		m.nodes[1].Resume()
-		m.link(0).Refuse(false)
+		_, err = Inspect(short, c, "r")
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		m.Nodes[1].Resume()
+		m.Link(0).Refuse(false)
 	})
 }
 
@@ -215,37 +219,37 @@ func TestInspectWithoutAQuorum_R12(t *testing.T) {
 // (R12).
 func TestInspectIsCancelled_R12(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{NodeTimeout: 700 * ms})
-		m.nodes[0].Pause()
-		m.nodes[1].Pause()
+		c := m.Client(t, redlock.Config{NodeTimeout: 700 * ms})
+		m.Nodes[0].Pause()
+		m.Nodes[1].Pause()
 		short, cancel := context.WithTimeout(context.Background(), 30*ms)
 		defer cancel()
 		start := time.Now()
-		_, err := c.Inspect(short, "r")
+		_, err := Inspect(short, c, "r")
 		require.Equal(t, 30*ms, time.Since(start))
-		var cancelled *CancelledError
+		var cancelled *redlock.CancelledError
 		require.ErrorAs(t, err, &cancelled)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, cancelled.Last, ErrNoQuorum)
-		_, err = c.Inspect(short, "r")
+		require.ErrorIs(t, cancelled.Last, redlock.ErrNoQuorum)
+		_, err = Inspect(short, c, "r")
 		require.ErrorAs(t, err, &cancelled, "at once")
 
 		start = time.Now()
-		_, err = c.Inspect(context.Background(), "r")
+		_, err = Inspect(context.Background(), c, "r")
 		require.ErrorIs(t, err, multiplex.ErrTimeout)
 		require.Equal(t, 700*ms, time.Since(start), "Config.NodeTimeout")
-		m.nodes[0].Resume()
-		m.nodes[1].Resume()
+		m.Nodes[0].Resume()
+		m.Nodes[1].Resume()
 		time.Sleep(time.Second)
-		require.Equal(t, StateFree, inspect(t, c, "r").State, "late answers are read and dropped")
+		require.Equal(t, StateFree, inspected(t, c, "r").State, "late answers are read and dropped")
 
-		_, err = c.Inspect(context.Background(), "")
-		require.ErrorIs(t, err, ErrResource)
-		_, err = c.Inspect(context.Background(), strings.Repeat("r", 1025))
-		require.ErrorIs(t, err, ErrResource)
-		closeNow(t, c)
-		_, err = c.Inspect(context.Background(), "r")
-		require.ErrorIs(t, err, ErrClosed)
+		_, err = Inspect(context.Background(), c, "")
+		require.ErrorIs(t, err, redlock.ErrResource)
+		_, err = Inspect(context.Background(), c, strings.Repeat("r", 1025))
+		require.ErrorIs(t, err, redlock.ErrResource)
+		trial.CloseNow(t, c)
+		_, err = Inspect(context.Background(), c, "r")
+		require.ErrorIs(t, err, redlock.ErrClosed)
 	})
 }
 
@@ -262,12 +266,12 @@ func TestInspectOfALiar_R16(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
-				c := m.client(t, Config{})
-				m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+				c := m.Client(t, redlock.Config{})
+				m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
 					reply, odd := replies[args[0]]
-					return []byte(reply), odd && (slices.Contains(args, "r") || slices.Contains(args, lookSource))
+					return []byte(reply), odd && (slices.Contains(args, "r") || slices.Contains(args, lua.Look))
 				})
-				found := inspect(t, c, "r")
+				found := inspected(t, c, "r")
 				require.ErrorIs(t, found.Nodes[0].Err, multiplex.ErrUnexpected)
 				require.Equal(t, StateFree, found.State)
 				synctest.Wait()
@@ -286,14 +290,14 @@ func TestInspectOfAKeyThatGoes(t *testing.T) {
 		want InspectedNode
 	}{
 		"gone meanwhile": {":-2\r\n", InspectedNode{}},
-		"about to go":    {":0\r\n", InspectedNode{Holder: fingerprint([]byte("x"))}},
+		"about to go":    {":0\r\n", InspectedNode{Holder: pure.Fingerprint([]byte("x"))}},
 	} {
 		simulated(t, 1, func(t *testing.T, m *memory) {
-			client := m.client(t, Config{})
-			m.nodes[0].DB().Set("r", "x", time.Hour)
-			m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) { return []byte(c.ttl), args[0] == "PTTL" })
-			c.want.Addr = m.addr(0)
-			require.Equal(t, c.want, inspect(t, client, "r").Nodes[0], name)
+			client := m.Client(t, redlock.Config{})
+			m.Nodes[0].DB().Set("r", "x", time.Hour)
+			m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) { return []byte(c.ttl), args[0] == "PTTL" })
+			c.want.Addr = m.Addr(0)
+			require.Equal(t, c.want, inspected(t, client, "r").Nodes[0], name)
 		})
 	}
 }
@@ -307,32 +311,32 @@ func TestInspectOfRealServers_R27(t *testing.T) {
 		_, err := servers[server].Do(args...)
 		require.NoError(t, err)
 	}
-	lock := mustAcquire(t, c, "r", time.Minute)
-	require.Eventually(t, func() bool { return inspect(t, c, "r").Agree == 5 }, 15*time.Second, ms, "the slower nodes come up")
-	found := inspect(t, c, "r")
+	lock := trial.MustAcquire(t, c, "r", time.Minute)
+	require.Eventually(t, func() bool { return inspected(t, c, "r").Agree == 5 }, 15*time.Second, ms, "the slower nodes come up")
+	found := inspected(t, c, "r")
 	require.Equal(t, StateHeld, found.State)
 	require.Equal(t, lock.Token().Fingerprint(), found.Holder)
 	require.InDelta(t, time.Minute, found.TTL, float64(30*time.Second))
 	text, err := json.Marshal(found)
 	require.NoError(t, err)
 	for _, shown := range []string{string(text), fmt.Sprintf("%+v", found), fmt.Sprintf("%#v", found)} {
-		requireSecret(t, shown, lock.Token(), "Inspection", found)
+		requireSecret(t, shown, lock.Token())
 	}
 
 	do(0, "PERSIST", "r")
 	do(1, "DEL", "r")
 	do(2, "SET", "r", "another")
-	found = inspect(t, c, "r")
+	found = inspected(t, c, "r")
 	require.Equal(t, StateHeld, found.State)
 	require.Equal(t, 3, found.Agree)
 	require.Equal(t, NoExpiry, found.Nodes[0].TTL)
 	require.NotEqual(t, NoExpiry, found.TTL)
 	require.Equal(t, InspectedNode{Addr: found.Nodes[1].Addr}, found.Nodes[1])
-	require.Equal(t, fingerprint([]byte("another")), found.Nodes[2].Holder)
+	require.Equal(t, pure.Fingerprint([]byte("another")), found.Nodes[2].Holder)
 
 	do(3, "DEL", "r")
 	do(3, "LPUSH", "r", "x")
-	found = inspect(t, c, "r")
+	found = inspected(t, c, "r")
 	require.Equal(t, StateUnclear, found.State)
 	require.True(t, found.Nodes[3].Foreign)
 	require.Equal(t, NoExpiry, found.Nodes[3].TTL)
@@ -342,7 +346,7 @@ func TestInspectOfRealServers_R27(t *testing.T) {
 	defer servers[4].Continue()
 	limited, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	found, err = c.Inspect(limited, "r")
+	found, err = Inspect(limited, c, "r")
 	require.NoError(t, err, "a quorum answered")
 	require.Error(t, found.Nodes[4].Err, "the others do not wait forever: it was shed, or the context ended")
 	require.Equal(t, lock.Token().Fingerprint(), found.Nodes[0].Holder)
@@ -361,21 +365,21 @@ func TestLargeValueIsHeld_R32(t *testing.T) {
 				require.NoError(t, err)
 			}
 			_, err := c.TryAcquire(context.Background(), "r", 10*time.Second)
-			require.ErrorIs(t, err, ErrHeld)
+			require.ErrorIs(t, err, redlock.ErrHeld)
 			short, cancel := context.WithTimeout(context.Background(), 200*ms)
 			_, err = c.Acquire(short, "r", time.Second) // it waits, so keys are tracked
 			cancel()
 			require.Error(t, err)
 			_, err = servers[0].Do("SCRIPT", "FLUSH")
 			require.NoError(t, err)
-			found := inspect(t, c, "r")
+			found := inspected(t, c, "r")
 			require.Equal(t, StateHeld, found.State)
 			require.Equal(t, 3, found.Agree)
 			require.Len(t, found.Holder, 16)
 			require.Positive(t, found.TTL)
 			_, err = servers[0].Do("SET", "r", strings.Repeat("x", size-1)+"y", "PX", "600000")
 			require.NoError(t, err)
-			require.NotEqual(t, found.Holder, inspect(t, c, "r").Nodes[0].Holder, "another value of the same length")
+			require.NotEqual(t, found.Holder, inspected(t, c, "r").Nodes[0].Holder, "another value of the same length")
 		}
 		for _, n := range c.Nodes() {
 			require.Nil(t, n.Counts.Deaths)
@@ -387,21 +391,21 @@ func TestLargeValueIsHeld_R32(t *testing.T) {
 // was healed may have a higher one.
 func TestInspectShowsTheFence(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.opened(t, fenced())
+		c := m.Opened(t, trial.Fenced())
 		fenceOf(t, c, "r")
-		require.Zero(t, inspect(t, c, "r").Fence, "of no holder")
-		lock := mustAcquire(t, c, "r", time.Second)
+		require.Zero(t, inspected(t, c, "r").Fence, "of no holder")
+		lock := trial.MustAcquire(t, c, "r", time.Second)
 		time.Sleep(5 * ms)
-		found := inspect(t, c, "r")
+		found := inspected(t, c, "r")
 		require.Equal(t, lock.Fence(), found.Fence)
 		text, err := json.Marshal(found)
 		require.NoError(t, err)
 		require.Equal(t, 4, strings.Count(string(text), fmt.Sprintf(`"fence":%d`, lock.Fence())))
-		m.nodes[0].DB().Set("r"+fenceSuffix, fmt.Sprint(lock.Fence()+1), time.Minute)
-		m.nodes[1].DB().Set("r"+fenceSuffix, "no number", time.Minute)
-		found = inspect(t, c, "r")
+		m.Nodes[0].DB().Set("r"+":fence", fmt.Sprint(lock.Fence()+1), time.Minute)
+		m.Nodes[1].DB().Set("r"+":fence", "no number", time.Minute)
+		found = inspected(t, c, "r")
 		require.Equal(t, lock.Fence(), found.Fence)
 		require.Zero(t, found.Nodes[1].Fence)
-		require.Zero(t, inspect(t, m.client(t, Config{MaxTTL: time.Second}), "r").Fence)
+		require.Zero(t, inspected(t, m.Client(t, redlock.Config{MaxTTL: time.Second}), "r").Fence)
 	})
 }

@@ -1,4 +1,4 @@
-package redlock
+package admin
 
 import (
 	"cmp"
@@ -12,6 +12,8 @@ import (
 
 	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/internal/inside"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -21,8 +23,8 @@ type Participant struct {
 	// Holder is the fingerprint of the token, as in Inspection. A waiter has no
 	// token yet: this identifies its call as long as that waits.
 	Holder string
-	// Owner is the Config.Owner of the client, "" if it has none, or for a
-	// waiter.
+	// Owner is the redlock.Config.Owner of the client, "" if it has none, or
+	// for a waiter.
 	Owner string
 	// Number is that of the permit, from 0 on; or the place in the list, from 1
 	// on.
@@ -82,9 +84,8 @@ const (
 	ofQueue
 )
 
-// rollsOf returns the kinds, with nothing seen yet.
-func (c *Client) rollsOf(resource string) [3]*rollKind {
-	key, n := c.config.Prefix+resource, len(c.config.Nodes)
+// rollsOf returns the kinds of a resource on n nodes, with nothing seen yet.
+func rollsOf(keys *inside.Keys, n int) [3]*rollKind {
 	of := func(s *script, numbered bool, args ...string) *rollKind {
 		call := append([]string{"EVALSHA", s.digest}, args...)
 		return &rollKind{script: s, numbered: numbered, rolls: make([]roll, n), command: func(skip int) []byte {
@@ -92,9 +93,9 @@ func (c *Client) rollsOf(resource string) [3]*rollKind {
 		}}
 	}
 	return [3]*rollKind{
-		ofReaders: of(&lookReadersScript, false, "2", key+readersSuffix, key+markSuffix),
-		ofPermits: of(&lookPermitsScript, true, "1", key+permitsSuffix, key+permitSeparator),
-		ofQueue:   of(&lookQueueScript, false, "3", key+queueSuffix, key, key+turnSuffix, key+leaseSuffix),
+		ofReaders: of(&lookReadersScript, false, "2", keys.Readers, keys.Mark),
+		ofPermits: of(&lookPermitsScript, true, "1", keys.Permits, keys.Permit),
+		ofQueue:   of(&lookQueueScript, false, "3", keys.Queue, keys.Lock, keys.Turn, keys.Lease),
 	}
 }
 
@@ -231,7 +232,7 @@ func (all *Inspection) addParticipants(rolls [3]*rollKind, errs []error) {
 		}
 		answered++
 		if waits += min(readers.rolls[i].a, 1); permits.rolls[i].a > 0 {
-			all.Nodes[i].Permits = min(permits.rolls[i].a, MaxPermits)
+			all.Nodes[i].Permits = min(permits.rolls[i].a, redlock.MaxPermits)
 			least = append(least, all.Nodes[i].Permits)
 		}
 	}

@@ -1,4 +1,4 @@
-package redlock
+package admin
 
 import (
 	"cmp"
@@ -6,19 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/errtext"
+	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/internal/inside"
 	"github.com/redmux/redmux/resp"
 )
 
 // A FenceReset is what ResetFence found and did.
 type FenceReset struct {
 	Floor uint64      // all numbers are higher from now on
-	Nodes []FenceNode // in the order of Config.Nodes
+	Nodes []FenceNode // in the order of redlock.Config.Nodes
 }
 
 // A FenceNode is one node before a reset.
@@ -35,9 +39,9 @@ type FenceNode struct {
 // lost their memory that the others cannot make up for it: more than ⌊N/2⌋ of N
 // nodes between two moments when all counted, so with one node always. It is
 // also how a deployment that was opened without floors gets them, and the way
-// out where a node's record says what cannot be true (R33).
-// Until then, locks of clients with Config.Fenced end with ErrNoQuorum, whose
-// causes are ErrNoFloor.
+// out where a node's record says what cannot be true (R33). Until then, locks
+// of clients with redlock.Config.Fenced end with redlock.ErrNoQuorum, whose
+// causes are redlock.ErrNoFloor.
 //
 // The new floor is the highest of the numbers that the nodes remember, of the
 // clock of most of them a minute from now, in microseconds, and of least. So
@@ -51,55 +55,57 @@ type FenceNode struct {
 // as least.
 //
 // ResetFence needs all nodes, each of them up, of this deployment, and out of
-// quarantine: otherwise it changes nothing, and the error is ErrNoQuorum, with
-// the cause for each node. least must leave numbers above it (ErrConfig). If it
-// fails while it writes, some nodes have the new floor, which does no harm:
-// call it again. It lowers no floor but that of a record which it replaces. ctx
-// bounds the call. Nothing is left running when it returns.
-func ResetFence(ctx context.Context, config Config, least uint64) (FenceReset, error) {
+// quarantine: otherwise it changes nothing, and the error is
+// redlock.ErrNoQuorum, with the cause for each node. least must leave numbers
+// above it (redlock.ErrConfig). If it fails while it writes, some nodes have
+// the new floor, which does no harm: call it again. It lowers no floor but that
+// of a record which it replaces. ctx bounds the call. Nothing is left running
+// when it returns.
+func ResetFence(ctx context.Context, config redlock.Config, least uint64) (FenceReset, error) {
 	switch {
 	case config.Forgetful:
-		return FenceReset{}, configError(errors.New("with Forgetful there are no fencing numbers"))
+		return FenceReset{}, configError("with Forgetful there are no fencing numbers")
 	case least > uint64(pure.MostNumber):
-		return FenceReset{}, configError(fmt.Errorf("too few fencing numbers are above %d: the last one is %d", least, uint64(pure.LastNumber)))
+		return FenceReset{}, configError(fmt.Sprintf("too few fencing numbers are above %d: the last one is %d", least, uint64(pure.LastNumber)))
 	}
 	config.Fenced = false // for this client, the nodes count without a floor
-	c, err := New(ctx, config)
+	client, err := redlock.New(ctx, config)
 	if err != nil {
 		return FenceReset{}, err
 	}
-	defer func() { _ = c.Close(ctx) }()
+	defer func() { _ = client.Close(ctx) }()
+	c := inspectorOf(ctx, client)
 	if err := c.awaitEvery(ctx); err != nil {
 		return FenceReset{}, err
 	}
 	return c.raiseFloors(ctx, int64(least), pure.FenceLead)
 }
 
-// resetPatience bounds the wait for all nodes, as Config.DialTimeout does if
-// that is shorter.
+// resetPatience bounds the wait for all nodes, as redlock.Config.DialTimeout
+// does if that is shorter.
 const resetPatience = 4 * time.Second
 
 // awaitEvery waits until all nodes count.
-func (c *Client) awaitEvery(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, min(resetPatience, cmp.Or(c.config.DialTimeout, resetPatience)))
+func (c *inspector) awaitEvery(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, min(resetPatience, cmp.Or(c.settings.DialTimeout, resetPatience)))
 	defer cancel()
-	err := c.group.Complete(limited)
+	err := c.Group().Complete(limited)
 	var missing *multiplex.UndecidedError
 	switch {
 	case err == nil:
 		return nil
 	case !errors.As(err, &missing):
-		return translate(err, nil)
+		return inside.Translate(err)
 	case ctx.Err() != nil:
-		return cancelledError(ctx, &noQuorumError{nodes: missing})
+		return inside.Cancelled(ctx, inside.NoQuorum(missing))
 	}
-	return errtext.Wrap(withCauses("redlock: the fence cannot be reset, which needs all nodes", missing), ErrNoQuorum, missing)
+	return errtext.Wrap("redlock: the fence cannot be reset, which needs all nodes: "+strings.Join(missing.Causes(), "; "), redlock.ErrNoQuorum, missing)
 }
 
-// initFence gives the nodes of a new deployment their floors: the time, so that
-// numbers go on rising where masters were set up again.
-func (c *Client) initFence(ctx context.Context) error {
-	if _, err := c.raiseFloors(ctx, 0, 0); err != nil && c.config.Fenced {
+// giveFloors gives the nodes of a new deployment their floors: the time, so
+// that numbers go on rising where masters were set up again.
+func (c *inspector) giveFloors(ctx context.Context) error {
+	if _, err := c.raiseFloors(ctx, 0, 0); err != nil && c.settings.Fenced {
 		return err
 	}
 	return nil
@@ -137,7 +143,7 @@ func newFloor(found []foundFloor, least int64, lead time.Duration) (floor, most 
 }
 
 // raiseFloors gives all nodes the same floor.
-func (c *Client) raiseFloors(ctx context.Context, least int64, lead time.Duration) (FenceReset, error) {
+func (c *inspector) raiseFloors(ctx context.Context, least int64, lead time.Duration) (FenceReset, error) {
 	ctx, cancel := context.WithTimeout(ctx, raiseTakes)
 	defer cancel()
 	var done FenceReset
@@ -187,16 +193,16 @@ func fenceError(err error) error {
 }
 
 // lookAtFloors asks each node for its record, its seal and its clock.
-func (c *Client) lookAtFloors(ctx context.Context) ([]foundFloor, error) {
-	found := make([]foundFloor, len(c.config.Nodes))
-	for i, n := range c.group.Nodes() {
+func (c *inspector) lookAtFloors(ctx context.Context) ([]foundFloor, error) {
+	found := make([]foundFloor, c.settings.Nodes)
+	for i, n := range c.Group().Nodes() {
 		found[i].addr, found[i].run, found[i].record.Floor = n.Addr, pure.ProcessName(n.Server.RunID, n.Server.History), pure.NoFloor
 	}
 	errs := make([]error, len(found))
 	questions := [][]byte{
-		readRecord(c.config.Prefix), resp.AppendCommand(nil, "GET", c.config.Prefix+sealName), resp.AppendCommand(nil, "TIME"),
+		inside.ReadRecord(c.settings.Prefix), resp.AppendCommand(nil, "GET", inside.SealKey(c.settings.Prefix)), resp.AppendCommand(nil, "TIME"),
 	}
-	silent := c.group.Query(ctx, questions, func(node, question int, v resp.Value) error {
+	silent := c.Group().Query(ctx, questions, func(node, question int, v resp.Value) error {
 		f := &found[node]
 		if question == 0 && conn.ClassOf(v) == conn.ClassWrongType {
 			f.strange = true
@@ -229,10 +235,10 @@ func (c *Client) lookAtFloors(ctx context.Context) ([]foundFloor, error) {
 // writeFloors writes the floor on each node. changed reports that a node's seal
 // is not what was found.
 // Numbers above most are replaced.
-func (c *Client) writeFloors(ctx context.Context, found []foundFloor, floor, most int64) (changed bool, err error) {
+func (c *inspector) writeFloors(ctx context.Context, found []foundFloor, floor, most int64) (changed bool, err error) {
 	errs := make([]error, len(found))
-	silent := c.group.QueryEach(ctx, 2, func(node int) [][]byte {
-		write := appendFloor(c.config.Prefix, found[node].seal, found[node].run, strconv.FormatInt(floor, 10), strconv.FormatInt(most, 10))
+	silent := c.Group().QueryEach(ctx, 2, func(node int) [][]byte {
+		write := inside.WriteFloor(c.settings.Prefix, found[node].seal, found[node].run, strconv.FormatInt(floor, 10), strconv.FormatInt(most, 10))
 		return [][]byte{loadFloor, write}
 	}, func(node, question int, v resp.Value) error {
 		count, ok := v.Int64()
@@ -250,7 +256,7 @@ func (c *Client) writeFloors(ctx context.Context, found []foundFloor, floor, mos
 	return changed, firstOf(found, silent, errs)
 }
 
-var loadFloor = resp.AppendCommand(nil, "SCRIPT", "LOAD", floorScript.source)
+var loadFloor = resp.AppendCommand(nil, "SCRIPT", "LOAD", lua.Floor)
 
 // firstOf returns the first of the errors that nodes gave, with the node's
 // name.

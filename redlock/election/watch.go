@@ -1,4 +1,4 @@
-package redlock
+package election
 
 import (
 	"context"
@@ -9,16 +9,19 @@ import (
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
+	"github.com/redmux/redmux/redlock/internal/inside"
 )
 
 // A Leadership is what the nodes answered about an election. It proves nothing:
 // it may be outdated when it is read. A leader proves its leadership to what it
 // writes to by the term.
 type Leadership struct {
-	// State is StateHeld if there is a leader, StateFree if there is none, and
-	// StateUnclear if a quorum says neither; see LockState.
-	State LockState
-	// Leader is the identity of the leader, its Config.Owner.
+	// State is admin.StateHeld if there is a leader, StateFree if there is
+	// none, and StateUnclear if a quorum says neither; see admin.LockState.
+	State admin.LockState
+	// Leader is the identity of the leader, its redlock.Config.Owner.
 	Leader string
 	// Holder tells apart the terms of one leader, and leaders with the same
 	// identity: the fingerprint of the token, as in Inspection.
@@ -35,14 +38,14 @@ func (l *Leadership) same(other *Leadership) bool {
 	return l.State == other.State && l.Leader == other.Leader && l.Holder == other.Holder && l.Term == other.Term
 }
 
-// Leader asks the nodes who leads, as Client.Inspect does, with its errors. The
-// client need not be a candidate, and needs neither Config.Fenced nor
-// Config.Owner. With an error, the Leadership is unclear, and has the error.
-func (e *Election) Leader(ctx context.Context) (Leadership, error) {
-	e.made()
-	found, err := e.client.inspect(ctx, e.name, false)
+// Leader asks the nodes who leads the election with a name, as
+// admin.InspectHolder does, with its errors. The client need not be a
+// candidate, and needs neither Config.Fenced nor Config.Owner. With an error,
+// the Leadership is unclear, and has the error.
+func Leader(ctx context.Context, client *redlock.Client, name string) (Leadership, error) {
+	found, err := admin.InspectHolder(ctx, client, name)
 	if err != nil {
-		return Leadership{State: StateUnclear, Err: err}, err
+		return Leadership{State: admin.StateUnclear, Err: err}, err
 	}
 	return Leadership{State: found.State, Leader: found.Owner, Holder: found.Holder, Term: found.Fence}, nil
 }
@@ -52,17 +55,18 @@ func (e *Election) Leader(ctx context.Context) (Leadership, error) {
 // is unclear who leads, is a change like any other. A loop body that takes long
 // misses what came and went meanwhile, and gets the latest next; nothing is
 // kept for it. If the name is no resource, there is one Leadership, with
-// ErrResource.
+// redlock.ErrResource.
 //
 // Watch asks the nodes again when they push that the lock's key has changed,
 // which each renewal does, and otherwise every half to whole second, without a
 // leader at first more often. It costs a lookout and a timer, and no goroutine.
 // It adds about what Leader takes to the news, and at most that second.
-func (e *Election) Watch(ctx context.Context) iter.Seq[Leadership] {
-	e.made()
-	e.client.called(ctx)
+func Watch(ctx context.Context, client *redlock.Client, name string) iter.Seq[Leadership] {
+	inner := inside.Of(client)
+	inner.Called(ctx)
 	return func(yield func(Leadership) bool) {
-		w := watch{election: e, lookout: e.client.group.Lookout([]byte(e.client.config.Prefix + e.name))}
+		group := inner.Group()
+		w := watch{client: client, name: name, done: group.Done(), lookout: group.Lookout([]byte(inner.Keys(name).Lock))}
 		defer w.stop()
 		for last := (Leadership{}); ; {
 			now, ok := w.look(ctx)
@@ -70,7 +74,7 @@ func (e *Election) Watch(ctx context.Context) iter.Seq[Leadership] {
 				return
 			}
 			if !now.same(&last) {
-				if w.quiet = 0; !yield(now) || errors.Is(now.Err, ErrResource) {
+				if w.quiet = 0; !yield(now) || errors.Is(now.Err, redlock.ErrResource) {
 					return
 				}
 				last = now
@@ -82,12 +86,23 @@ func (e *Election) Watch(ctx context.Context) iter.Seq[Leadership] {
 	}
 }
 
-// A watch is what one loop over Election.Watch needs.
+const (
+	// most bounds the time between two looks without a push; half of it is
+	// random.
+	most = time.Second
+	// least is the pause after a look. It limits the questions that pushes
+	// without a reason cause to fifty a second.
+	least = 20 * time.Millisecond
+)
+
+// A watch is what one loop over Watch needs.
 type watch struct {
-	election *Election
-	lookout  *multiplex.Lookout // nil if the client has too many
-	asked    time.Time          // when the last look began
-	quiet    int                // waits since the last change
+	client  *redlock.Client
+	name    string
+	done    <-chan struct{}    // of the client
+	lookout *multiplex.Lookout // nil if the client has too many
+	asked   time.Time          // when the last look began
+	quiet   int                // waits since the last change
 }
 
 func (w *watch) stop() {
@@ -103,33 +118,43 @@ func (w *watch) look(ctx context.Context) (Leadership, bool) {
 	if w.lookout != nil {
 		w.lookout.Ask() // before the question, so that no change falls between
 	}
-	now, err := w.election.Leader(ctx)
-	return now, ctx.Err() == nil && !errors.Is(err, ErrClosed)
+	now, err := Leader(ctx, w.client, w.name)
+	return now, ctx.Err() == nil && !errors.Is(err, redlock.ErrClosed)
 }
 
 // wait waits for a push or until it is time to look again. It returns false if
 // ctx has ended or the client is closed.
-func (w *watch) wait(ctx context.Context, state LockState) bool {
+func (w *watch) wait(ctx context.Context, state admin.LockState) bool {
 	var pushed <-chan struct{}
-	limit := fallback()
-	if state != StateHeld {
+	limit := most/2 + rand.N(most/2)
+	if state != admin.StateHeld {
 		// The lookout tells when a key goes, and not when one comes.
-		limit = min(limit, pushedPauseMost<<min(w.quiet, 6)+rand.N(pushedPauseMost))
+		limit = min(limit, least<<min(w.quiet, 6)+rand.N(least))
 	} else if w.lookout != nil {
 		pushed = w.lookout.Signal()
 	}
 	w.quiet++
-	timer := time.NewTimer(max(pure.Soon, limit))
+	early, ok := w.pause(ctx, limit, pushed)
+	if early {
+		// Pushes must not make it ask without a pause.
+		_, ok = w.pause(ctx, time.Until(w.asked.Add(least)), nil)
+	}
+	return ok
+}
+
+// pause waits for a time or a push, and reports which. ok is false if ctx has
+// ended or the client is closed.
+func (w *watch) pause(ctx context.Context, d time.Duration, pushed <-chan struct{}) (early, ok bool) {
+	timer := time.NewTimer(max(pure.Soon, d))
 	defer timer.Stop()
 	select {
 	case <-pushed:
-		// Pushes must not make it ask without a pause.
-		return sleep(ctx, time.Until(w.asked.Add(pushedPauseMost)), w.election.client.group.Done()) == nil
+		return true, true
 	case <-timer.C:
-		return true
+		return false, true
 	case <-ctx.Done():
-		return false
-	case <-w.election.client.group.Done():
-		return false
+		return false, false
+	case <-w.done:
+		return false, false
 	}
 }

@@ -1,18 +1,18 @@
-package redlock
+package admin
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/redmux/redmux/internal/errtext"
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/internal/inside"
 )
 
 // A Deployment is a set of nodes that hold the locks of one set of clients
 // (R30). Each node carries its identity in the seal. Clients that name other
-// nodes, or another number of them, are refused with ErrDeployment.
+// nodes, or another number of them, are refused with redlock.ErrDeployment.
 type Deployment struct {
 	ID     string        // 32 hexadecimal digits, random
 	Nodes  int           // how many it has
@@ -42,30 +42,33 @@ type Deployment struct {
 // of the new deployment wait for MaxTTL. If that is shorter than it was in the
 // old one, Init waits for the difference first.
 //
-// It also prepares a new deployment for fencing numbers (Config.Fenced), if the
-// user may run the script for that. With Fenced set, the error says if not.
+// It also prepares a new deployment for fencing numbers
+// (redlock.Config.Fenced), if the user may run the script for that. With Fenced
+// set, the error says if not.
 //
 // ctx bounds the call. Nothing is left running when it returns.
-func Init(ctx context.Context, config Config, replace ...string) (Deployment, error) {
+func Init(ctx context.Context, config redlock.Config, replace ...string) (Deployment, error) {
 	if config.Forgetful {
-		return Deployment{}, configError(errors.New("with Forgetful there is nothing to open"))
+		return Deployment{}, configError("with Forgetful there is nothing to open")
 	}
-	c, err := newClient(ctx, config, founding{founds: true, replaces: replace})
+	made, err := inside.Open(ctx, config, replace)
 	if err != nil {
 		return Deployment{}, err
 	}
-	defer func() { _ = c.Close(ctx) }()
-	d, err := c.found(ctx)
+	client := made.(*redlock.Client)
+	defer func() { _ = client.Close(ctx) }()
+	o := opening{client, inspectorOf(ctx, client)}
+	d, err := o.wait(ctx)
 	if err == nil && d.New {
-		err = c.initFence(ctx)
+		err = o.giveFloors(ctx)
 	}
 	return d, err
 }
 
-// A founding says what Init wants of a client.
-type founding struct {
-	founds   bool
-	replaces []string
+// An opening is a call of Init.
+type opening struct {
+	client *redlock.Client
+	*inspector
 }
 
 const (
@@ -78,49 +81,41 @@ const (
 	initDown = time.Second
 )
 
-// found waits until the deployment is open, or cannot be opened.
-func (c *Client) found(ctx context.Context) (Deployment, error) {
+// wait waits until the deployment is open, or cannot be opened.
+func (o *opening) wait(ctx context.Context) (Deployment, error) {
 	moves := time.Now() // until then nothing more was to be expected
 	up := moves         // until then all nodes were
 	told := false
 	for {
 		limited, cancel := context.WithTimeout(ctx, initGlance)
-		err := c.group.WaitOpen(limited)
+		err := o.Group().WaitOpen(limited)
 		cancel()
-		d := c.group.Membership()
+		d := o.Group().Membership()
 		now := time.Now()
 		if d.Settles > 0 {
 			moves = now
 			if !told {
-				c.reportLapse(d.Settles)
+				o.ReportLapse(d.Settles)
 			}
 			told = true
 		}
-		if !c.anyDown() {
+		if !o.anyDown() {
 			up = now
 		}
 		switch {
 		case err == nil:
-			return Deployment{ID: d.ID, Nodes: d.Nodes, MaxTTL: c.config.MaxTTL, New: d.Founded}, nil
+			return Deployment{ID: d.ID, Nodes: d.Nodes, MaxTTL: o.settings.MaxTTL, New: d.Founded}, nil
 		case ctx.Err() != nil:
-			return Deployment{}, cancelledError(ctx, c.initError())
+			return Deployment{}, inside.Cancelled(ctx, o.error())
 		case now.Sub(moves) > initStuck, now.Sub(up) > initDown:
-			return Deployment{}, c.initError()
+			return Deployment{}, o.error()
 		}
 	}
 }
 
-// reportLapse reports why Init waits.
-func (c *Client) reportLapse(left time.Duration) {
-	c.news.put(item{at: time.Now(), notice: &notice{
-		level: slog.LevelWarn, message: "redlock: waiting, since the deployment that is replaced has a longer MaxTTL", always: true,
-		attrs: []slog.Attr{timeAttr("left", left)},
-	}})
-}
-
-func (c *Client) anyDown() bool {
-	for _, n := range c.Nodes() {
-		if n.State != NodeUp {
+func (o *opening) anyDown() bool {
+	for _, n := range o.client.Nodes() {
+		if n.State != redlock.NodeUp {
 			return true
 		}
 	}
@@ -128,22 +123,24 @@ func (c *Client) anyDown() bool {
 }
 
 // An InitError is returned by Init if a deployment cannot be opened. By
-// errors.Is it is ErrDeployment if nodes are in use, and also the errors of the
-// nodes that are not up.
+// errors.Is it is redlock.ErrDeployment if nodes are in use, and also the
+// errors of the nodes that are not up.
 type InitError struct {
-	Nodes []NodeStatus // what was found, in the order of Config.Nodes
+	Nodes []redlock.NodeStatus // in the order of Config.Nodes
 	// Err is why the nodes are no deployment, or nil if only nodes are missing.
 	Err error
 }
 
-func (c *Client) initError() *InitError { return &InitError{c.Nodes(), c.group.Membership().Err} }
+func (o *opening) error() *InitError {
+	return &InitError{o.client.Nodes(), o.Group().Membership().Err}
+}
 
 // Error lists what was found on each node.
 func (e *InitError) Error() string {
-	must(e != nil, noError)
+	must(e != nil)
 	var all []string
 	for _, n := range e.Nodes {
-		all = append(all, n.Addr+": "+n.standing())
+		all = append(all, n.Addr+": "+standing(&n))
 	}
 	if e.Err != nil {
 		all = append(all, errtext.Text(e.Err))
@@ -153,11 +150,11 @@ func (e *InitError) Error() string {
 
 // standing returns text that says whether a node can become part of a
 // deployment.
-func (s *NodeStatus) standing() string {
+func standing(s *redlock.NodeStatus) string {
 	switch {
-	case s.State != NodeUp && s.Err != nil:
+	case s.State != redlock.NodeUp && s.Err != nil:
 		return errtext.Text(s.Err)
-	case s.State != NodeUp:
+	case s.State != redlock.NodeUp:
 		return string(s.State)
 	case s.Deployment != "":
 		return "belongs to deployment " + s.Deployment
@@ -169,7 +166,7 @@ func (s *NodeStatus) standing() string {
 
 // Unwrap returns the reasons.
 func (e *InitError) Unwrap() []error {
-	must(e != nil, noError)
+	must(e != nil)
 	var all []error
 	if e.Err != nil {
 		all = append(all, e.Err)
@@ -180,4 +177,15 @@ func (e *InitError) Unwrap() []error {
 		}
 	}
 	return all
+}
+
+// must panics unless an error that is read has been made by this package.
+func must(ok bool) {
+	if !ok {
+		panic("admin: a nil error, which no function of this package returns")
+	}
+}
+
+func configError(why string) error {
+	return errtext.Wrap(redlock.ErrConfig.Error()+": "+why, redlock.ErrConfig)
 }

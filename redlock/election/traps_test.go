@@ -1,4 +1,4 @@
-package redlock
+package election
 
 import (
 	"context"
@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
+	"github.com/redmux/redmux/redlock/internal/trial"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,9 +35,9 @@ func (s *shift) work(ctx context.Context) error {
 func TestTrapResigningBeforeTheWorkHasEnded(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		s := shift{linger: 2 * electionTTL}
-		a := stand(t, m.candidate(t, "a"), ElectionOptions{}, s.work)
+		a := stand(t, m.candidate(t, "a"), Options{}, s.work)
 		time.Sleep(10 * ms)
-		b := stand(t, m.candidate(t, "b"), ElectionOptions{}, s.work)
+		b := stand(t, m.candidate(t, "b"), Options{}, s.work)
 		time.Sleep(time.Second)
 		require.NoError(t, a.StepDown(t.Context()))
 		time.Sleep(20 * ms)
@@ -53,7 +56,7 @@ func TestTrapResigningBeforeTheWorkHasEnded(t *testing.T) {
 func TestTrapNeverCampaigningAgain(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		var done journal[TermInfo]
-		o := ElectionOptions{TermDone: done.add}
+		o := Options{TermDone: done.add}
 		r := stand(t, m.candidate(t, "a"), o, func(ctx context.Context) error {
 			<-ctx.Done()
 			return errWork // says nothing about the next term
@@ -61,11 +64,11 @@ func TestTrapNeverCampaigningAgain(t *testing.T) {
 		for i := range 5 {
 			time.Sleep(electionTTL)
 			require.True(t, r.IsLeader(), "after %d losses", i)
-			m.forget("e")
+			m.Forget("e")
 		}
 		time.Sleep(electionTTL)
 		for i, info := range done.all() {
-			require.ErrorIs(t, info.Cause, ErrLost)
+			require.ErrorIs(t, info.Cause, redlock.ErrLost)
 			require.Equal(t, errWork, info.Err)
 			require.Less(t, info.Term, r.terms.all()[i+1])
 			require.Less(t, info.Until.Sub(info.Since), 2*electionTTL)
@@ -79,57 +82,35 @@ func TestTrapNeverCampaigningAgain(t *testing.T) {
 func TestTrapAFailedCampaignLeavesItsKey(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
-		for i := range m.nodes {
-			m.delay(i, 20*ms)
+		for i := range m.Nodes {
+			m.Delay(i, 20*ms)
 		}
 		for at := range 30 { // before, at and after the grant
-			r := stand(t, c, ElectionOptions{}, nil)
+			r := stand(t, c, Options{}, nil)
 			time.Sleep(time.Duration(at) * ms)
 			require.ErrorIs(t, r.retire(), context.Canceled)
 			time.Sleep(50 * ms)
-			require.Equal(t, StateFree, inspect(t, c, "e").State, "%d ms", at)
+			require.Equal(t, admin.StateFree, inspect(t, c, "e").State, "%d ms", at)
 		}
-
-		// The process does not run between the grant and the function.
-		var late atomic.Bool
-		k := c.keeper
-		k.clock = func() instant {
-			now := readClocks()
-			if k.mu.TryLock() {
-				late.CompareAndSwap(false, k.schedule.Len() > 0)
-				k.mu.Unlock()
-			}
-			if late.Load() {
-				now.slept += electionTTL
-			}
-			return now
-		}
-		r := stand(t, c, ElectionOptions{Rest: time.Hour}, nil)
-		time.Sleep(50 * ms)
-		require.Empty(t, r.terms.all())
-		require.Equal(t, StateFree, inspect(t, c, "e").State)
-		time.Sleep(time.Second)
-		require.True(t, r.IsLeader())
-		require.ErrorIs(t, r.retire(), context.Canceled)
 	})
 }
 
 // https://github.com/etcd-io/etcd/issues/22123
 func TestTrapAFailedResignationIsForgotten(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		r := stand(t, m.candidate(t, "a"), ElectionOptions{}, nil)
+		r := stand(t, m.candidate(t, "a"), Options{}, nil)
 		time.Sleep(10 * ms)
-		for i := range m.nodes {
-			m.link(i).Refuse(true)
-			m.nodes[i].DropConns()
+		for i := range m.Nodes {
+			m.Link(i).Refuse(true)
+			m.Nodes[i].DropConns()
 		}
-		require.ErrorIs(t, r.StepDown(t.Context()), ErrNoQuorum, "and it is still owed")
+		require.ErrorIs(t, r.StepDown(t.Context()), redlock.ErrNoQuorum, "and it is still owed")
 		require.False(t, r.IsLeader())
-		for i := range m.nodes {
-			m.link(i).Refuse(false)
+		for i := range m.Nodes {
+			m.Link(i).Refuse(false)
 		}
 		time.Sleep(1500 * ms)
-		for _, n := range m.nodes {
+		for _, n := range m.Nodes {
 			_, there := n.Get("e")
 			require.False(t, there)
 		}
@@ -138,21 +119,21 @@ func TestTrapAFailedResignationIsForgotten(t *testing.T) {
 }
 
 // apart returns a client that has a network of its own to the nodes.
-func (m *memory) apart(t *testing.T, name string) (*Client, *redistest.Network) {
+func (m *memory) apart(t *testing.T, name string) (*redlock.Client, *redistest.Network) {
 	t.Helper()
-	own := m.wires(t)
-	config := m.reach(fenced(func(c *Config) { c.Owner, c.MaxTTL, c.NetDial = name, electionTTL, own.Dial }))
-	_, err := Init(t.Context(), config)
+	own := m.Wires(t)
+	config := m.Reach(trial.Fenced(func(c *redlock.Config) { c.Owner, c.MaxTTL, c.NetDial = name, electionTTL, own.Dial }))
+	_, err := admin.Init(t.Context(), config)
 	require.NoError(t, err)
-	c, err := New(t.Context(), config)
+	c, err := redlock.New(t.Context(), config)
 	require.NoError(t, err)
-	t.Cleanup(func() { closeNow(t, c) })
+	t.Cleanup(func() { trial.CloseNow(t, c) })
 	return c, own
 }
 
 // mute stops all bytes between the nodes and the clients of a network.
 func (m *memory) mute(network *redistest.Network, on bool) {
-	for _, n := range m.nodes {
+	for _, n := range m.Nodes {
 		if link := network.At(n.Addr()); on {
 			link.Pause(redistest.Up | redistest.Down)
 		} else {
@@ -168,7 +149,7 @@ func TestTrapACandidateWhoseConnectionsDied(t *testing.T) {
 	for name, cut := range map[string]func(*memory, *redistest.Network, bool){
 		"silence": (*memory).mute,
 		"reset": func(m *memory, network *redistest.Network, on bool) {
-			for _, n := range m.nodes {
+			for _, n := range m.Nodes {
 				network.At(n.Addr()).Refuse(on)
 				network.At(n.Addr()).Reset()
 			}
@@ -177,10 +158,10 @@ func TestTrapACandidateWhoseConnectionsDied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				s := shift{}
-				a := stand(t, m.candidate(t, "a"), ElectionOptions{}, s.work)
+				a := stand(t, m.candidate(t, "a"), Options{}, s.work)
 				time.Sleep(10 * ms)
 				c, network := m.apart(t, "b")
-				b := stand(t, c, ElectionOptions{}, s.work)
+				b := stand(t, c, Options{}, s.work)
 				time.Sleep(time.Second)
 				cut(m, network, true)
 				time.Sleep(time.Second)
@@ -189,7 +170,7 @@ func TestTrapACandidateWhoseConnectionsDied(t *testing.T) {
 					time.Sleep(electionTTL)
 					require.False(t, b.IsLeader())
 				}
-				third := stand(t, a.client, ElectionOptions{}, s.work)
+				third := stand(t, a.client, Options{}, s.work)
 				time.Sleep(time.Second)
 				require.True(t, third.IsLeader())
 				cut(m, network, false)
@@ -215,12 +196,12 @@ func TestTrapRenewalByANonLeader(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		c, network := m.apart(t, "same")
 		s := shift{}
-		a := stand(t, c, ElectionOptions{}, s.work)
+		a := stand(t, c, Options{}, s.work)
 		time.Sleep(10 * ms)
-		b := stand(t, m.candidate(t, "same"), ElectionOptions{}, s.work)
+		b := stand(t, m.candidate(t, "same"), Options{}, s.work)
 		time.Sleep(electionTTL / 2)
 		require.True(t, a.IsLeader())
-		for _, n := range m.nodes { // its renewals are under way for long
+		for _, n := range m.Nodes { // its renewals are under way for long
 			network.At(n.Addr()).Pause(redistest.Up)
 		}
 		for !b.IsLeader() {
@@ -229,7 +210,7 @@ func TestTrapRenewalByANonLeader(t *testing.T) {
 		}
 		require.False(t, a.IsLeader())
 		held := inspect(t, b.client, "e")
-		for _, n := range m.nodes {
+		for _, n := range m.Nodes {
 			network.At(n.Addr()).Resume(redistest.Up)
 		}
 		for range 10 {
@@ -244,7 +225,7 @@ func TestTrapRenewalByANonLeader(t *testing.T) {
 		require.EqualValues(t, 1, s.most.Load())
 		require.ErrorIs(t, a.retire(), context.Canceled)
 		require.ErrorIs(t, b.retire(), context.Canceled)
-		require.ErrorIs(t, a.causes.all()[0], ErrLost)
+		require.ErrorIs(t, a.causes.all()[0], redlock.ErrLost)
 	})
 }
 
@@ -252,17 +233,17 @@ func TestTrapRenewalByANonLeader(t *testing.T) {
 func TestTrapReleaseWithTheEndedContext(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.candidate(t, "a")
-		for i := range m.nodes {
-			m.delay(i, 40*ms) // so long that a caller whose context has ended would not wait
+		for i := range m.Nodes {
+			m.Delay(i, 40*ms) // so long that a caller whose context has ended would not wait
 		}
 		var done journal[TermInfo]
-		r := stand(t, c, ElectionOptions{TermDone: done.add}, nil)
+		r := stand(t, c, Options{TermDone: done.add}, nil)
 		time.Sleep(time.Second)
 		begun := time.Now()
 		require.ErrorIs(t, r.retire(), context.Canceled)
 		require.InDelta(t, 40*ms, time.Since(begun), float64(3*ms), "it waits for the answers")
 		require.NoError(t, done.all()[0].Released)
-		require.Equal(t, StateFree, inspect(t, c, "e").State)
+		require.Equal(t, admin.StateFree, inspect(t, c, "e").State)
 	})
 }
 
@@ -270,10 +251,10 @@ func TestTrapReleaseWithTheEndedContext(t *testing.T) {
 func TestTrapNoLeaderForALeaseAfterACleanExit(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		a, b := m.candidate(t, "a"), m.candidate(t, "b")
-		first := stand(t, a, ElectionOptions{}, nil)
+		first := stand(t, a, Options{}, nil)
 		for range 10 {
 			time.Sleep(time.Second)
-			second := stand(t, b, ElectionOptions{}, nil)
+			second := stand(t, b, Options{}, nil)
 			time.Sleep(time.Second)
 			require.ErrorIs(t, first.retire(), context.Canceled)
 			time.Sleep(10 * ms)
@@ -288,7 +269,7 @@ func TestTrapNoLeaderForALeaseAfterACleanExit(t *testing.T) {
 // stands again.
 func TestTrapSteppingDownAndWinningAtOnce(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
-		r := stand(t, m.candidate(t, "a"), ElectionOptions{Rest: 5 * time.Second}, nil)
+		r := stand(t, m.candidate(t, "a"), Options{Rest: 5 * time.Second}, nil)
 		time.Sleep(10 * ms)
 		require.NoError(t, r.StepDown(t.Context()))
 		require.Equal(t, []error{ErrSteppedDown}, r.causes.all())
@@ -300,7 +281,7 @@ func TestTrapSteppingDownAndWinningAtOnce(t *testing.T) {
 		require.True(t, r.IsLeader())
 		require.ErrorIs(t, r.retire(), context.Canceled)
 
-		r = stand(t, r.client, ElectionOptions{}, nil)
+		r = stand(t, r.client, Options{}, nil)
 		time.Sleep(10 * ms)
 		require.NoError(t, r.StepDown(t.Context()))
 		time.Sleep(electionTTL - 100*ms)

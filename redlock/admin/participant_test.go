@@ -1,36 +1,37 @@
-package redlock
+package admin
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redmux/redmux/internal/redistest"
-	"github.com/stretchr/testify/require"
-
 	"github.com/redmux/redmux/internal/lua"
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
+	"github.com/stretchr/testify/require"
 )
 
 // tokenOf returns the fingerprint of a lock's token.
-func tokenOf(l Lock) string { return l.token.unveil().Fingerprint() }
+func tokenOf(l redlock.Lock) string { return l.Token().Fingerprint() }
 
 // Readers are listed with their times and owners, and a writer that waits for
 // them is reported. A writer is a holder like any other.
 func TestInspectShowsReaders(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{Prefix: "lock:"})
-		other := m.client(t, Config{Prefix: "lock:", Owner: "web-2"})
+		c := m.Client(t, redlock.Config{Prefix: "lock:"})
+		other := m.Client(t, redlock.Config{Prefix: "lock:", Owner: "web-2"})
 		short, err := c.RW("r").Read().TryAcquire(t.Context(), 10*time.Second)
 		require.NoError(t, err)
 		long, err := other.RW("r").Read().TryAcquire(t.Context(), 20*time.Second)
 		require.NoError(t, err)
 		time.Sleep(2 * ms)
 		start := time.Now()
-		found := inspect(t, c, "r")
+		found := inspected(t, c, "r")
 		require.Equal(t, 2*ms, time.Since(start), "one round trip")
 		require.Equal(t, StateShared, found.State)
 		require.Equal(t, 3, found.Agree)
@@ -49,27 +50,27 @@ func TestInspectShowsReaders(t *testing.T) {
 			done <- err
 		}()
 		time.Sleep(50 * ms)
-		require.True(t, inspect(t, c, "r").WriterWaits)
-		m.forget("lock:r:redlock:mark")
-		m.nodes[0].DB().Set("lock:r:redlock:mark", "x", time.Hour)
+		require.True(t, inspected(t, c, "r").WriterWaits)
+		m.Forget("lock:r:redlock:mark")
+		m.Nodes[0].DB().Set("lock:r:redlock:mark", "x", time.Hour)
 		stop()
 		require.ErrorIs(t, <-done, context.Canceled)
 		time.Sleep(time.Second)
-		require.False(t, inspect(t, c, "r").WriterWaits, "one node is no quorum")
-		m.forget("lock:r:redlock:mark")
+		require.False(t, inspected(t, c, "r").WriterWaits, "one node is no quorum")
+		m.Forget("lock:r:redlock:mark")
 
 		// One whose time is over is no reader, though it stays in the set.
 		time.Sleep(9 * time.Second)
-		found = inspect(t, c, "r")
+		found = inspected(t, c, "r")
 		require.Len(t, found.Readers, 1)
 		require.Equal(t, tokenOf(long), found.Readers[0].Holder)
 		require.NoError(t, long.Release(t.Context()))
 		time.Sleep(2 * ms)
-		require.Equal(t, StateFree, inspect(t, c, "r").State)
+		require.Equal(t, StateFree, inspected(t, c, "r").State)
 
 		write, err := c.RW("r").Write().TryAcquire(t.Context(), 10*time.Second)
 		require.NoError(t, err)
-		found = inspect(t, c, "r")
+		found = inspected(t, c, "r")
 		require.Equal(t, StateHeld, found.State)
 		require.Equal(t, tokenOf(write), found.Holder)
 		require.Empty(t, found.Readers)
@@ -80,30 +81,30 @@ func TestInspectShowsReaders(t *testing.T) {
 // is named. While another one does not answer, it is unclear.
 func TestInspectOfReadersWithoutAQuorum(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
+		c := m.Client(t, redlock.Config{})
 		_, err := c.RW("r").Read().TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
 		lock, err := c.RW("r").Read().TryAcquire(t.Context(), 10*time.Second)
 		require.NoError(t, err)
 		time.Sleep(2 * ms)
-		m.nodes[0].DB().Delete("r:redlock:readers")
-		found := inspect(t, c, "r")
+		m.Nodes[0].DB().Delete("r:redlock:readers")
+		found := inspected(t, c, "r")
 		require.Equal(t, StateShared, found.State)
 		require.Equal(t, 2, found.Agree)
 		require.Equal(t, []int{1, 2}, found.Readers[1].Nodes)
-		m.nodes[1].DB().Delete("r:redlock:readers")
-		found = inspect(t, c, "r")
+		m.Nodes[1].DB().Delete("r:redlock:readers")
+		found = inspected(t, c, "r")
 		require.Equal(t, StateFree, found.State)
 		require.Equal(t, 2, found.Agree)
 		require.Equal(t, []int{2}, found.Readers[1].Nodes)
 		require.Equal(t, tokenOf(lock), found.Readers[1].Holder)
-		m.link(1).Refuse(true)
-		m.nodes[1].DropConns()
+		m.Link(1).Refuse(true)
+		m.Nodes[1].DropConns()
 		time.Sleep(5 * ms)
-		found = inspect(t, c, "r")
+		found = inspected(t, c, "r")
 		require.Equal(t, StateUnclear, found.State)
 		require.Zero(t, found.Agree)
-		m.link(1).Refuse(false)
+		m.Link(1).Refuse(false)
 	})
 }
 
@@ -117,17 +118,17 @@ func recordPermits(n *redistest.Node, resource string, ends time.Duration, numbe
 // How many permits there are, which are held, and how many are free.
 func TestInspectShowsPermits(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{Owner: "web-1"})
-		require.Zero(t, inspect(t, c, "s").Permits)
+		c := m.Client(t, redlock.Config{Owner: "web-1"})
+		require.Zero(t, inspected(t, c, "s").Permits)
 		s := c.Semaphore("s", 3)
-		var locks []Lock
+		var locks []redlock.Lock
 		for range 3 {
 			lock, err := s.TryAcquire(t.Context(), 10*time.Second)
 			require.NoError(t, err)
 			locks = append(locks, lock)
 		}
 		time.Sleep(2 * ms)
-		found := inspect(t, c, "s")
+		found := inspected(t, c, "s")
 		require.Equal(t, StateShared, found.State)
 		require.Equal(t, 3, found.Permits)
 		require.Zero(t, found.FreePermits)
@@ -139,27 +140,29 @@ func TestInspectShowsPermits(t *testing.T) {
 			require.InDelta(t, 10*time.Second, p.TTL, float64(20*ms))
 			require.Equal(t, 3, found.Nodes[i].Permits)
 		}
+		first := slices.IndexFunc(found.PermitsHeld, func(p Participant) bool { return p.Holder == tokenOf(locks[0]) })
+		freed := found.PermitsHeld[first].Number
 		require.NoError(t, locks[0].Release(t.Context()))
 		time.Sleep(2 * ms)
-		require.Equal(t, 1, inspect(t, c, "s").FreePermits)
+		require.Equal(t, 1, inspected(t, c, "s").FreePermits)
 
 		// What is left of a failed attempt takes no permit, but for the node.
-		number := strconv.FormatInt(locks[0].number, 10)
-		m.nodes[1].DB().Set("s#"+number, "another", 10*time.Second)
-		found = inspect(t, c, "s")
+		number := strconv.Itoa(freed)
+		m.Nodes[1].DB().Set("s#"+number, "another", 10*time.Second)
+		found = inspected(t, c, "s")
 		require.Equal(t, 1, found.FreePermits)
-		require.Equal(t, []int{1}, found.PermitsHeld[locks[0].number].Nodes)
-		m.nodes[2].DB().Set("s#"+number, "a third", 10*time.Second)
-		require.Zero(t, inspect(t, c, "s").FreePermits, "two nodes have it taken, though by two")
+		require.Equal(t, []int{1}, found.PermitsHeld[freed].Nodes)
+		m.Nodes[2].DB().Set("s#"+number, "a third", 10*time.Second)
+		require.Zero(t, inspected(t, c, "s").FreePermits, "two nodes have it taken, though by two")
 
 		// A client that names less: what is held beyond counts against it.
-		m.forget("s#" + number)
+		m.Forget("s#" + number)
 		_, err := c.Semaphore("s", 2).TryAcquire(t.Context(), 10*time.Second)
-		require.ErrorIs(t, err, ErrHeld)
-		for _, n := range m.nodes[:2] {
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		for _, n := range m.Nodes[:2] {
 			recordPermits(n, "s", 10*time.Second, "2", "3")
 		}
-		found = inspect(t, c, "s")
+		found = inspected(t, c, "s")
 		require.Equal(t, 2, found.Permits)
 		require.Zero(t, found.FreePermits)
 		require.Equal(t, 3, found.Nodes[2].Permits)
@@ -168,7 +171,7 @@ func TestInspectShowsPermits(t *testing.T) {
 			require.NoError(t, lock.Release(t.Context()))
 		}
 		time.Sleep(2 * ms)
-		found = inspect(t, c, "s")
+		found = inspected(t, c, "s")
 		require.Equal(t, StateFree, found.State)
 		require.Equal(t, 2, found.FreePermits)
 	})
@@ -177,10 +180,10 @@ func TestInspectShowsPermits(t *testing.T) {
 // The queue of a fair lock, in its order and without the holder.
 func TestInspectShowsTheQueue(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
+		c := m.Client(t, redlock.Config{})
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		var holders [3]Lock
+		var holders [3]redlock.Lock
 		done := make(chan struct{})
 		for i := range holders {
 			go func() {
@@ -191,22 +194,22 @@ func TestInspectShowsTheQueue(t *testing.T) {
 		}
 		<-done
 		time.Sleep(5 * ms)
-		found := inspect(t, c, "f")
+		found := inspected(t, c, "f")
 		require.Equal(t, StateHeld, found.State)
 		require.Equal(t, tokenOf(holders[0]), found.Holder)
 		require.Len(t, found.Queue, 2)
 		for i, p := range found.Queue {
 			require.Equal(t, i+1, p.Number)
 			require.Equal(t, []int{0, 1, 2}, p.Nodes)
-			require.Greater(t, p.TTL, leaseTime/2)
-			require.LessOrEqual(t, p.TTL, leaseTime)
+			require.Greater(t, p.TTL, 250*ms)
+			require.LessOrEqual(t, p.TTL, 500*ms)
 			require.NotEqual(t, found.Holder, p.Holder)
 		}
 		second := found.Queue[1].Holder
 		require.NoError(t, holders[0].Release(t.Context()))
 		<-done
 		time.Sleep(5 * ms)
-		found = inspect(t, c, "f")
+		found = inspected(t, c, "f")
 		require.Equal(t, tokenOf(holders[1]), found.Holder)
 		require.Len(t, found.Queue, 1)
 		require.Equal(t, second, found.Queue[0].Holder)
@@ -220,10 +223,10 @@ func TestInspectShowsTheQueue(t *testing.T) {
 // MaxParticipants are not listed (R32).
 func TestInspectIsBounded_R32(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
+		c := m.Client(t, redlock.Config{})
 		fill := func(n int) {
-			m.forget("r:redlock:readers")
-			for _, node := range m.nodes {
+			m.Forget("r:redlock:readers")
+			for _, node := range m.Nodes {
 				for i := range n {
 					ends := time.Now().Add(time.Hour + time.Duration(i)*time.Second).UnixMilli()
 					node.DB().Rank("r:redlock:readers", strings.Repeat("x", 90)+strconv.Itoa(100_000+i), float64(ends))
@@ -234,7 +237,7 @@ func TestInspectIsBounded_R32(t *testing.T) {
 		for _, n := range []int{20, 21, 1024, 1025, 3000} {
 			fill(n)
 			start := time.Now()
-			found := inspect(t, c, "r")
+			found := inspected(t, c, "r")
 			require.Len(t, found.Readers, min(n, MaxParticipants))
 			require.Equal(t, n > MaxParticipants, found.Cut)
 			require.Equal(t, StateShared, found.State)
@@ -252,13 +255,13 @@ func TestInspectIsBounded_R32(t *testing.T) {
 		for _, node := range c.Nodes() {
 			require.Equal(t, 1, node.Connects)
 		}
-		for _, n := range m.nodes[:2] {
+		for _, n := range m.Nodes[:2] {
 			recordPermits(n, "s", time.Hour, "1024")
 			for i := range 1024 {
 				n.DB().Set("s#"+strconv.Itoa(i), "a", time.Hour)
 			}
 		}
-		found := inspect(t, c, "s")
+		found := inspected(t, c, "s")
 		require.Equal(t, 1024, found.Permits)
 		require.Len(t, found.PermitsHeld, 1024)
 		require.Zero(t, found.FreePermits)
@@ -269,14 +272,14 @@ func TestInspectIsBounded_R32(t *testing.T) {
 // A node that lists very many permits hides none that the others have.
 func TestInspectOfALiarWithManyPermits_R16(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
+		c := m.Client(t, redlock.Config{})
 		for range 2 {
 			_, err := c.Semaphore("s", 2).TryAcquire(t.Context(), time.Minute)
 			require.NoError(t, err)
 		}
 		time.Sleep(2 * ms)
 		digest, said := newScript(lua.LookPermits).digest, 0
-		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+		m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
 			if args[0] != "EVALSHA" || args[1] != digest {
 				return nil, false
 			}
@@ -287,7 +290,7 @@ func TestInspectOfALiarWithManyPermits_R16(t *testing.T) {
 			}
 			return []byte(reply), true
 		})
-		found := inspect(t, c, "s")
+		found := inspected(t, c, "s")
 		require.Greater(t, said, MaxParticipants)
 		require.Equal(t, StateShared, found.State)
 		require.Equal(t, 2, found.Agree)
@@ -301,17 +304,17 @@ func TestInspectOfALiarWithManyPermits_R16(t *testing.T) {
 // that a quorum has it free.
 func TestInspectOfALiarWithOnePermit_R16(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
+		c := m.Client(t, redlock.Config{})
 		lock, err := c.Semaphore("s", 1).TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
 		require.NoError(t, lock.Release(t.Context()))
 		time.Sleep(2 * ms)
 		digest := newScript(lua.LookPermits).digest
-		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+		m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
 			const reply = "*8\r\n:1\r\n:1\r\n:0\r\n:1\r\n$1\r\na\r\n:0\r\n:1\r\n$1\r\nb\r\n"
 			return []byte(reply), args[0] == "EVALSHA" && args[1] == digest
 		})
-		found := inspect(t, c, "s")
+		found := inspected(t, c, "s")
 		require.Len(t, found.PermitsHeld, 2)
 		require.Equal(t, 1, found.FreePermits)
 	})
@@ -340,12 +343,12 @@ func TestInspectOfALiarAboutParticipants_R16(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
-				c := m.client(t, Config{})
+				c := m.Client(t, redlock.Config{})
 				digest := newScript(lua.LookReaders).digest
-				m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+				m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
 					return []byte(reply), args[0] == "EVALSHA" && args[1] == digest
 				})
-				found := inspect(t, c, "r")
+				found := inspected(t, c, "r")
 				switch name {
 				case "readers for ever":
 					require.Equal(t, StateFree, found.State)
@@ -374,15 +377,15 @@ func TestInspectOfALiarAboutParticipants_R16(t *testing.T) {
 // are, nor for how long one of them is held (R33).
 func TestInspectOfOneNodesWord_R33(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
+		c := m.Client(t, redlock.Config{})
 		lock, err := c.Semaphore("s", 3).TryAcquire(t.Context(), 10*time.Second)
 		require.NoError(t, err)
-		permit := fmt.Sprint("s#", inspect(t, c, "s").PermitsHeld[0].Number)
-		record, ok := m.nodes[0].Get(permit)
+		permit := fmt.Sprint("s#", inspected(t, c, "s").PermitsHeld[0].Number)
+		record, ok := m.Nodes[0].Get(permit)
 		require.True(t, ok)
-		m.nodes[0].DB().Set(permit, record, time.Hour)
-		require.LessOrEqual(t, inspect(t, c, "s").PermitsHeld[0].TTL, 10*time.Second)
-		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+		m.Nodes[0].DB().Set(permit, record, time.Hour)
+		require.LessOrEqual(t, inspected(t, c, "s").PermitsHeld[0].TTL, 10*time.Second)
+		m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
 			switch {
 			case args[0] != "EVALSHA":
 			case args[1] == newScript(lua.LookPermits).digest:
@@ -392,7 +395,7 @@ func TestInspectOfOneNodesWord_R33(t *testing.T) {
 			}
 			return nil, false
 		})
-		found := inspect(t, c, "s")
+		found := inspected(t, c, "s")
 		require.Equal(t, 3, found.Permits)
 		require.False(t, found.WriterWaits)
 		require.NoError(t, lock.Release(t.Context()))

@@ -1,37 +1,43 @@
-package redlock
+package election
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/internal/inside"
 )
 
-// An Election decides which of several processes leads. It is a lock that
-// renews itself, and a function that runs while this process holds it: at most
-// one candidate leads within validity, and the context of its function ends, by
-// the local clocks, before another can be elected (R13). The number of the lock
-// is the term: see Run. Leader and Watch tell observers who leads.
+// An Election decides which of several processes leads, and is a candidate of
+// it. It is a lock that renews itself, and a function that runs while this
+// process holds it: at most one candidate leads within validity, and the
+// context of its function ends, by the local clocks, before another can be
+// elected (R13). The number of the lock is the term: see Run.
 //
 // All methods may be called from any goroutine. An Election has no goroutine of
 // its own, and need not be closed; Run returns before the client is closed.
 type Election struct {
-	unprinted
-	client  *Client
+	client  *redlock.Client
+	inner   inside.Client
 	name    string
-	options ElectionOptions
+	options Options     // with their defaults
 	running atomic.Bool // Run has not returned
 	term    atomic.Pointer[term]
 }
 
-// ElectionOptions configure an Election. The zero value works.
-type ElectionOptions struct {
+// Format prints a constant, whatever the verb: the fields are secret (R27).
+func (*Election) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(election)") }
+
+// Options configure an Election. The zero value works.
+type Options struct {
 	// TTL is how long the others wait for a leader that has crashed. It is
 	// HoldOptions.TTL: the leadership is renewed at a third of it, and a leader
 	// that reaches no quorum leads for no longer. If zero, ten seconds, or
@@ -41,12 +47,12 @@ type ElectionOptions struct {
 	// again, so that another one wins. If zero, the TTL.
 	Rest time.Duration
 	// Overstay is called if the function of Run, or one that has entered its
-	// hold (HoldOptions.Reentrant), has not returned when Grace has passed since
-	// its context ended. If the leadership was lost, another process may lead by
-	// then; otherwise this one keeps the others waiting. A process that cannot
-	// stop such a function should end itself here. Run does not return before
-	// Overstay does. TermInfo.Until and what follows it is not known yet, except
-	// for Cause. If nil, nothing is called.
+	// hold (HoldOptions.Reentrant), has not returned when Grace has passed
+	// since its context ended. If the leadership was lost, another process may
+	// lead by then; otherwise this one keeps the others waiting. A process that
+	// cannot stop such a function should end itself here. Run does not return
+	// before Overstay does. TermInfo.Until and what follows it is not known
+	// yet, except for Cause. If nil, nothing is called.
 	Overstay func(TermInfo)
 	// Grace is what Overstay allows. If zero, one second.
 	Grace time.Duration
@@ -62,8 +68,8 @@ type TermInfo struct {
 	Since time.Time // when the function was called
 	Until time.Time // when it returned
 	// Cause is why the function's context ended before the function returned:
-	// ErrLost, ErrSteppedDown, ErrClosed, or the cause of the context of Run. It
-	// is nil if the function returned by itself.
+	// ErrLost, ErrSteppedDown, ErrClosed, or the cause of the context of Run.
+	// It is nil if the function returned by itself.
 	Cause error
 	// Err is what the function returned.
 	Err error
@@ -72,26 +78,36 @@ type TermInfo struct {
 }
 
 var (
-	// ErrElection is returned by Run if the client or the options cannot serve
-	// an election, or if another call of Run has not returned; the error says
-	// why. Nothing was sent.
-	ErrElection = errors.New("redlock: cannot stand for election")
+	// ErrCandidate is returned by New if the client or the options cannot serve
+	// an election, and by Run if another call of Run has not returned; the
+	// error says why. Nothing was sent.
+	ErrCandidate = errors.New("redlock: cannot stand for election")
 	// ErrSteppedDown is the cause of the function's context after StepDown.
 	ErrSteppedDown = errors.New("redlock: the leader steps down")
 	// ErrNotLeader is returned by StepDown if this Election does not lead.
 	ErrNotLeader = errors.New("redlock: not the leader")
 )
 
-// Election returns an election with a name, which is the resource of its lock:
+// New returns an election with a name, which is the resource of its lock:
 // "redlock status NAME" shows it, and other locks on it exclude it. It sends
-// nothing.
-func (c *Client) Election(name string, options ElectionOptions) *Election {
-	return &Election{client: c, name: name, options: options}
+// nothing. The client must have Config.Fenced, for the term, and Config.Owner,
+// which is this candidate's identity: otherwise the error is ErrCandidate.
+// redlock.ErrResource and redlock.ErrTTL are returned as by Client.TryAcquire.
+func New(client *redlock.Client, name string, options Options) (*Election, error) {
+	inner := inside.Of(client)
+	options, err := options.check(inner.Settings())
+	if err == nil {
+		err = inner.CheckLock(name, options.TTL)
+	}
+	if err != nil {
+		return nil, inside.Named(name, err)
+	}
+	return &Election{client: client, inner: inner, name: name, options: options}, nil
 }
 
 const (
-	defaultElectionTTL = 10 * time.Second
-	defaultGrace       = time.Second
+	defaultTTL   = 10 * time.Second
+	defaultGrace = time.Second
 	// campaignPause is the usual time between two campaigns. It varies by half,
 	// so that candidates that lost at one time do not split the votes.
 	campaignPause = 200 * time.Millisecond
@@ -107,7 +123,7 @@ const (
 // the cause of ctx. lead must then return. The lock is renewed until it does,
 // and is released only after that, whatever has become of ctx: another
 // candidate can then lead at once. A lead that ignores its context therefore
-// leads on, unless the leadership was lost: see ElectionOptions.Overstay. With
+// leads on, unless the leadership was lost: see Options.Overstay. With
 // FromContext lead finds the Hold, which Run releases; functions that have
 // entered it (HoldOptions.Reentrant) are waited for as lead is.
 //
@@ -115,64 +131,62 @@ const (
 // leader before (Lock.Fence). Pass it along with what the leader writes.
 //
 // After a loss, and after StepDown, Run campaigns again, whatever lead has
-// returned; its error then goes to ElectionOptions.TermDone. It also campaigns
+// returned; its error then goes to Options.TermDone. It also campaigns
 // again after an attempt without a quorum (Config.FailFast, Config.MaxTries,
 // Config.MaxWait). To end Run from within lead, return while the leadership
 // lasts, or end ctx. Client.Drain waits for a leader, so end ctx before it.
 // Client.Close does not: it ends the renewal and, with Config.ReleaseOnClose,
 // releases the lock, though lead has not returned.
 //
-// The client must have Config.Fenced, for the term, and Config.Owner, which is
-// this candidate's identity; otherwise the error is ErrElection. If lead
+// If another call of Run has not returned, the error is ErrCandidate. If lead
 // returned by itself, Run returns its error, joined as by Do with those of the
 // hold and its release. If ctx has ended, the error is a CancelledError, joined
 // with the error of lead unless that is the context's too. Other errors are
 // those with which Hold cannot succeed: ErrClosed, also after Drain;
-// ErrResource, ErrTTL, ErrNested; and ErrNoQuorum if waiting cannot help (see
-// Acquire).
+// ErrNested; and ErrNoQuorum if waiting cannot help (see Acquire).
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term uint64) error) error {
-	e.made()
-	e.client.called(ctx)
-	must(lead != nil, noFunction)
-	options, err := e.check()
-	if err != nil {
-		return named(e.name, err)
-	}
+	e.called(ctx)
+	must(lead != nil, "the function is nil")
 	if !e.running.CompareAndSwap(false, true) {
-		return named(e.name, fmt.Errorf("%w: this Election is a candidate already", ErrElection))
+		return inside.Named(e.name, fmt.Errorf("%w: this Election is a candidate already", ErrCandidate))
 	}
 	defer e.running.Store(false)
-	p := patience{begun: time.Now()}
+	patience := e.inner.Patience()
 	for {
-		again, err := e.campaign(ctx, options, &p, lead)
+		again, err := e.campaign(ctx, &patience, lead)
 		if again == never {
 			return err
 		}
-		if err := sleep(ctx, again, e.client.over(ctx)); err != nil {
-			return named(e.name, e.client.failed(ctx, err, nil))
+		if err := e.inner.Sleep(ctx, again); err != nil {
+			return inside.Named(e.name, err)
 		}
 	}
+}
+
+// Name returns the name, for Leader and Watch.
+func (e *Election) Name() string {
+	e.made()
+	return e.name
 }
 
 // never is the time until the next campaign if there is none.
 const never time.Duration = -1
 
 // check returns the options with their defaults.
-func (e *Election) check() (ElectionOptions, error) {
-	o, config := e.options, e.client.config
+func (o Options) check(client inside.Settings) (Options, error) {
 	if o.TTL == 0 {
-		o.TTL = min(defaultElectionTTL, config.MaxTTL)
+		o.TTL = min(defaultTTL, client.MaxTTL)
 	}
 	o.Rest = cmp.Or(o.Rest, o.TTL)
 	o.Grace = cmp.Or(o.Grace, defaultGrace)
 	negative := cmp.Or(errtext.Negative("Rest", o.Rest), errtext.Negative("Grace", o.Grace))
 	switch {
-	case !config.Fenced:
-		return o, fmt.Errorf("%w: Config.Fenced is not set, so there would be no term", ErrElection)
-	case config.Owner == "":
-		return o, fmt.Errorf("%w: Config.Owner is not set, so the candidate would have no name", ErrElection)
+	case !client.Fenced:
+		return o, fmt.Errorf("%w: Config.Fenced is not set, so there would be no term", ErrCandidate)
+	case client.Owner == "":
+		return o, fmt.Errorf("%w: Config.Owner is not set, so the candidate would have no name", ErrCandidate)
 	case negative != nil:
-		return o, fmt.Errorf("%w: %w", ErrElection, negative)
+		return o, fmt.Errorf("%w: %w", ErrCandidate, negative)
 	}
 	return o, nil
 }
@@ -180,23 +194,24 @@ func (e *Election) check() (ElectionOptions, error) {
 // campaign waits until this candidate is elected, and lets it lead. It returns
 // the time until the next campaign, or never and the error of Run.
 func (e *Election) campaign(
-	ctx context.Context, o ElectionOptions, p *patience, lead func(context.Context, uint64) error,
+	ctx context.Context, patience *func(error) error, lead func(context.Context, uint64) error,
 ) (again time.Duration, err error) {
-	h, err := e.client.Hold(ctx, e.name, HoldOptions{TTL: o.TTL})
+	o := &e.options
+	h, err := e.client.Hold(ctx, e.name, redlock.HoldOptions{TTL: o.TTL})
 	if err != nil {
 		if isLasting(err) {
 			return never, err
 		}
 		if ctx.Err() != nil {
-			return never, named(e.name, cancelledAfter(ctx, err))
+			return never, inside.Named(e.name, cancelledAfter(ctx, err))
 		}
 		// Where Hold makes few attempts, the campaigns are what waits (R31).
-		if err := e.client.impatient(p, err); err != nil {
-			return never, named(e.name, err)
+		if err := (*patience)(err); err != nil {
+			return never, inside.Named(e.name, err)
 		}
 		return pauseOfCampaigns(), nil
 	}
-	if left := h.Validity(); left <= 0 || left < e.client.config.MinValidity {
+	if left := h.Validity(); left <= 0 || left < e.inner.Settings().MinValidity {
 		_ = h.Release(context.WithoutCancel(ctx)) // this goroutine was not scheduled
 		return pauseOfCampaigns(), nil
 	}
@@ -205,7 +220,7 @@ func (e *Election) campaign(
 	defer e.finish(ctx, t) // if lead panics
 	t.info.Err = lead(t.run, t.info.Term)
 	e.finish(ctx, t)
-	*p = patience{begun: time.Now()}
+	*patience = e.inner.Patience()
 	if o.TermDone != nil {
 		o.TermDone(t.info)
 	}
@@ -223,7 +238,7 @@ func (e *Election) finish(ctx context.Context, t *term) {
 	t.info.Until, t.info.Cause = time.Now(), context.Cause(t.run)
 	t.escort.returns(t.info.Cause == nil)
 	t.end()
-	t.hold.close()
+	inside.Close(t.hold)
 	t.ended = t.hold.Err()
 	t.escort.dismiss()
 	t.info.Released = t.hold.Release(context.WithoutCancel(ctx))
@@ -235,14 +250,14 @@ func (e *Election) finish(ctx context.Context, t *term) {
 // cancelledAfter returns the CancelledError for a context that has ended, when
 // an attempt or a wait has failed with err.
 func cancelledAfter(ctx context.Context, err error) error {
-	if of := (*ResourceError)(nil); errors.As(err, &of) {
+	if of := (*redlock.ResourceError)(nil); errors.As(err, &of) {
 		err = of.Err
 	}
 	// The end may be that of ctx, or of Config.MaxWait.
-	if ended, ok := err.(*CancelledError); ok {
+	if ended, ok := err.(*redlock.CancelledError); ok {
 		err = ended.Last
 	}
-	return cancelledError(ctx, err)
+	return inside.Cancelled(ctx, err)
 }
 
 func pauseOfCampaigns() time.Duration { return campaignPause/2 + rand.N(campaignPause) }
@@ -250,7 +265,7 @@ func pauseOfCampaigns() time.Duration { return campaignPause/2 + rand.N(campaign
 // isLasting reports whether a campaign that failed with this error would fail
 // again. Whether a quorum may still come is impatient's to say.
 func isLasting(err error) bool {
-	for _, passing := range []error{ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrMaxWait} {
+	for _, passing := range []error{redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrExpired, redlock.ErrOverloaded, redlock.ErrMaxWait} {
 		if errors.Is(err, passing) {
 			return false
 		}
@@ -271,7 +286,7 @@ func (e *Election) IsLeader() bool {
 
 // StepDown ends the leadership: the function's context ends with the cause
 // ErrSteppedDown, and when the function has returned, the lock is released. The
-// candidate campaigns again when ElectionOptions.Rest has passed; to retire it
+// candidate campaigns again when Options.Rest has passed; to retire it
 // for good, end the context of Run.
 //
 // StepDown waits until the lock is released, and returns the error of that: nil
@@ -280,15 +295,14 @@ func (e *Election) IsLeader() bool {
 // If ctx is that of the function, or derives from it, StepDown does not wait,
 // and returns nil. If this Election does not lead, the error is ErrNotLeader.
 func (e *Election) StepDown(ctx context.Context) error {
-	e.made()
-	e.client.called(ctx)
+	e.called(ctx)
 	t := e.term.Load()
 	if t == nil {
-		return named(e.name, ErrNotLeader)
+		return inside.Named(e.name, ErrNotLeader)
 	}
 	t.rests.Store(true)
 	t.cancel(ErrSteppedDown)
-	if e.client.under(ctx, t.hold) {
+	if e.inner.Under(ctx, t.hold) {
 		return nil
 	}
 	select {
@@ -297,26 +311,31 @@ func (e *Election) StepDown(ctx context.Context) error {
 		select {
 		case <-t.done: // the outcome is known, so it is returned
 		default:
-			return named(e.name, cancelledError(ctx, nil))
+			return inside.Named(e.name, inside.Cancelled(ctx, nil))
 		}
 	}
 	return t.info.Released
 }
 
-// under reports whether ctx comes from a hold of this client.
-func (c *Client) under(ctx context.Context, hold *Hold) bool {
-	for in := c.outer(ctx); in != nil; in = c.outer(in.Context) {
-		if in.hold == hold {
-			return true
-		}
+// made and called are the doors of methods: see door.go of package redlock.
+func (e *Election) made() { must(e != nil && e.client != nil, "a nil or zero Election: New makes one") }
+
+func (e *Election) called(ctx context.Context) {
+	e.made()
+	e.inner.Called(ctx)
+}
+
+// must panics with a text unless ok.
+func must(ok bool, text string) {
+	if !ok {
+		panic("election: " + text)
 	}
-	return false
 }
 
 // A term is the time for which a candidate that was elected leads, with the
 // release that follows.
 type term struct {
-	hold   *Hold
+	hold   *redlock.Hold
 	run    context.Context // of the function
 	cancel context.CancelCauseFunc
 	end    func() // of run
@@ -330,9 +349,9 @@ type term struct {
 	finished bool
 }
 
-func newTerm(ctx context.Context, h *Hold, o ElectionOptions) *term {
+func newTerm(ctx context.Context, h *redlock.Hold, o *Options) *term {
 	parent, cancel := context.WithCancelCause(ctx)
-	run, end := h.during(parent)
+	run, end := inside.During(parent, h)
 	info := TermInfo{Term: h.Current().Fence(), Since: time.Now()}
 	return &term{
 		hold: h, run: run, cancel: cancel, info: info, escort: newEscort(run, info, o), done: make(chan struct{}),
@@ -352,7 +371,7 @@ type escort struct {
 	returned, ended chan struct{}
 }
 
-func newEscort(run context.Context, info TermInfo, o ElectionOptions) *escort {
+func newEscort(run context.Context, info TermInfo, o *Options) *escort {
 	if o.Overstay == nil {
 		return nil
 	}
@@ -400,27 +419,27 @@ func (e *escort) wait() {
 }
 
 // outcome returns what campaign does for a term that is over.
-func (t *term) outcome(ctx context.Context, o ElectionOptions) (again time.Duration, err error) {
+func (t *term) outcome(ctx context.Context, o *Options) (again time.Duration, err error) {
 	own, cause, released := t.info.Err, t.info.Cause, t.info.Released
 	if cause == nil {
-		return never, joined(t.hold.Resource(), own, t.ended, released)
+		return never, inside.Joined(t.hold.Resource(), own, t.ended, released)
 	}
 	if own == t.run.Err() {
 		own = nil // it says only that the context has ended
 	}
 	// The cause of ctx may be any error, also one of ours from elsewhere.
-	if errors.Is(t.ended, ErrLost) {
+	if errors.Is(t.ended, redlock.ErrLost) {
 		released = nil // it adds nothing
 	}
 	switch {
-	case errors.Is(cause, ErrClosed) && errors.Is(t.ended, ErrClosed):
-		return never, joined(t.hold.Resource(), own, cause, nil)
+	case errors.Is(cause, redlock.ErrClosed) && errors.Is(t.ended, redlock.ErrClosed):
+		return never, inside.Joined(t.hold.Resource(), own, cause, nil)
 	case ctx.Err() != nil:
-		cancelled := cancelledError(ctx, nil)
+		cancelled := inside.Cancelled(ctx, nil)
 		if errors.Is(cancelled, own) {
 			own = nil
 		}
-		return never, joined(t.hold.Resource(), own, cancelled, released)
+		return never, inside.Joined(t.hold.Resource(), own, cancelled, released)
 	case t.rests.Load():
 		return o.Rest, nil
 	}

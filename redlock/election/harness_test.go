@@ -1,0 +1,105 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
+	"github.com/redmux/redmux/redlock/internal/inside"
+	"github.com/redmux/redmux/redlock/internal/trial"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	ms        = time.Millisecond
+	anyNumber = trial.AnyNumber
+)
+
+// memory is a deployment in memory.
+type memory struct{ *trial.Memory }
+
+func simulated(t *testing.T, nodes int, test func(t *testing.T, m *memory)) {
+	trial.Simulated(t, nodes, func(t *testing.T, m *trial.Memory) {
+		m.Init = func(ctx context.Context, config redlock.Config) error {
+			_, err := admin.Init(ctx, config)
+			return err
+		}
+		test(t, &memory{m})
+	})
+}
+
+// candidate returns a client that can stand for election under a name.
+func (m *memory) candidate(t *testing.T, name string) *redlock.Client {
+	t.Helper()
+	return m.Opened(t, trial.Fenced(func(c *redlock.Config) { c.Owner, c.MaxTTL = name, electionTTL }))
+}
+
+var errWork = errors.New("work failed")
+
+// inspect asks the nodes, all of which must answer.
+func inspect(t *testing.T, c *redlock.Client, resource string) admin.Inspection {
+	t.Helper()
+	found, err := admin.Inspect(t.Context(), c, resource)
+	require.NoError(t, err)
+	return found
+}
+
+// elect returns an election that can be one.
+func elect(t *testing.T, c *redlock.Client, name string, o Options) *Election {
+	t.Helper()
+	e, err := New(c, name, o)
+	require.NoError(t, err)
+	return e
+}
+
+// leaveOneLookout uses up all lookouts of a client but one. The function that
+// it returns fails the test unless that one is free.
+func leaveOneLookout(t *testing.T, c *redlock.Client) (requireFree func(when string)) {
+	t.Helper()
+	group, key := inside.Of(c).Group(), []byte("another")
+	last := group.Lookout(key)
+	for l := last; l != nil; l = group.Lookout(key) {
+		last = l
+	}
+	last.Stop()
+	return func(when string) {
+		t.Helper()
+		l := group.Lookout(key)
+		require.NotNil(t, l, when)
+		l.Stop()
+	}
+}
+
+// calls counts the calls of a command on all nodes.
+func (m *memory) calls(command string) (n int) {
+	for _, node := range m.Nodes {
+		n += node.Calls(command)
+	}
+	return n
+}
+
+// A text is what was written to it.
+type text struct {
+	mu  sync.Mutex
+	all []byte
+}
+
+func (x *text) Write(b []byte) (int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.all = append(x.all, b...)
+	return len(b), nil
+}
+
+// take returns what was written since the last call.
+func (x *text) take() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all := string(x.all)
+	x.all = nil
+	return all
+}
