@@ -72,7 +72,7 @@ type Rueidis struct {
 	tokens Tokens
 	rounds sync.Pool
 	lastMS atomic.Pointer[ttlText]
-	took   atomic.Int64 // smoothed time to a quorum, in nanoseconds
+	pace   Pace
 	busy   atomic.Int64 // rounds with goroutines at work
 }
 
@@ -172,7 +172,7 @@ func (l *Rueidis) TryAcquire(ctx context.Context, resource string, ttl time.Dura
 	lease := RueidisLease{round: r, number: r.lease.Load(), resource: resource, timeout: timeout}
 	copy(lease.token[:], r.token)
 	now := time.Now()
-	l.observe(now.Sub(start))
+	l.pace.Observe(now.Sub(start))
 	left := validity(ttl, elapsed(start, now), l.driftFactor)
 	if left <= 0 {
 		r.release()

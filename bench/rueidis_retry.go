@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,18 +14,24 @@ const maxRetryDelay = 200 * time.Millisecond
 // Acquire makes attempts until one is granted or ctx ends. In that case its
 // error satisfies errors.Is for the context's error and for the last outcome.
 func (l *Rueidis) Acquire(ctx context.Context, resource string, ttl time.Duration) (RueidisLease, error) {
+	return Retry(ctx, &l.pace, func() (RueidisLease, error) { return l.TryAcquire(ctx, resource, ttl) })
+}
+
+// Retry makes attempts like [Rueidis.Acquire], for a peer that has no call which
+// waits.
+func Retry[L any](ctx context.Context, p *Pace, attempt func() (L, error)) (none L, err error) {
 	var pause *time.Timer // created after the first failure: most calls have none
 	var last error        // of the last attempt that was not interrupted
 	for try := 0; ; try++ {
-		lease, err := l.TryAcquire(ctx, resource, ttl)
+		lease, err := attempt()
 		if err == nil {
 			return lease, nil
 		}
 		if cut := ctx.Err(); cut != nil && errors.Is(err, cut) {
-			return RueidisLease{}, errors.Join(cut, last)
+			return none, errors.Join(cut, last)
 		}
 		last = err
-		delay := retryDelay(try, time.Duration(l.took.Load()), rand.Float64())
+		delay := retryDelay(try, time.Duration(p.took.Load()), rand.Float64())
 		if pause == nil {
 			pause = time.NewTimer(delay)
 			defer pause.Stop()
@@ -34,7 +41,7 @@ func (l *Rueidis) Acquire(ctx context.Context, resource string, ttl time.Duratio
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
-			return RueidisLease{}, errors.Join(ctx.Err(), last)
+			return none, errors.Join(ctx.Err(), last)
 		}
 	}
 }
@@ -50,13 +57,18 @@ func retryDelay(try int, took time.Duration, random float64) time.Duration {
 	return floor + time.Duration(random*float64(window))
 }
 
-// observe smooths the time to a quorum. Concurrent calls may lose each other's
-// sample, which does no harm.
-func (l *Rueidis) observe(took time.Duration) {
-	old := l.took.Load()
+// A Pace is the usual time to a quorum. Its zero value is ready for use.
+type Pace struct {
+	took atomic.Int64 // smoothed, in nanoseconds
+}
+
+// Observe smooths the time. Concurrent calls may lose each other's sample, which
+// does no harm.
+func (p *Pace) Observe(took time.Duration) {
+	old := p.took.Load()
 	if old == 0 {
-		l.took.Store(int64(took))
+		p.took.Store(int64(took))
 		return
 	}
-	l.took.Store(old + (int64(took)-old)/8)
+	p.took.Store(old + (int64(took)-old)/8)
 }

@@ -12,8 +12,9 @@ for module in . proof cmd contrib/adapters contrib/otel contrib/prometheus contr
 	# A Go that is too old for a module leaves it unchanged.
 	GOWORK=off GOTOOLCHAIN=local go list -m >/dev/null 2>&1 || { echo "NOT TIDIED: $module needs a newer Go" && continue; }
 	go mod edit -replace="$path@$version=$top" -replace="$path/proof@$version=$top/proof" \
-		-replace="$path/bench/compare@$version=$top/bench/compare"
+		-replace="$path/bench/compare@$version=$top/bench/compare" -replace="$path/cmd@$version=$top/cmd"
 	GOWORK=off go mod tidy || failed=1
-	go mod edit -dropreplace="$path@$version" -dropreplace="$path/proof@$version" -dropreplace="$path/bench/compare@$version"
+	go mod edit -dropreplace="$path@$version" -dropreplace="$path/proof@$version" -dropreplace="$path/bench/compare@$version" \
+		-dropreplace="$path/cmd@$version"
 	[ -z "${failed:-}" ] || exit 1
 done

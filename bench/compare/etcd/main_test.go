@@ -1,91 +1,94 @@
+//go:build unix
+
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redmux/redmux/bench/compare"
-	"github.com/redmux/redmux/bench/compare/internal/report"
-	"github.com/redmux/redmux/bench/compare/internal/window"
+	"github.com/redmux/redmux/cmd/loadgen/load"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
 )
 
 // TestMain lets children of this test program do their jobs.
 func TestMain(m *testing.M) {
 	memberMain()
 	candidateMain()
-	window.Main()
 	os.Exit(m.Run())
 }
 
 // What one session holds is held for another, and free afterwards.
 func TestItIsALock(t *testing.T) {
+	e := etcd{noFsync: true}
+	defer e.close()
 	for _, n := range []int{1, 3} {
-		c, err := startCluster(n, t.TempDir(), false)
+		c, err := e.cluster(n)
 		require.NoError(t, err)
-		defer c.close()
-		var both [2]compare.Pairer
+		var both [2]*etcdLocker
 		for i := range both {
-			both[i], err = etcd.Open(c.urls)
+			both[i], err = open(c.urls)
 			require.NoError(t, err)
 			defer both[i].Close(context.Background())
 		}
-		entered := false
-		_, err = both[0].Pair(t.Context(), "r", time.Minute, func() {
-			entered = true
-			_, err := both[1].Pair(t.Context(), "r", time.Minute, func() { t.Error("two hold one resource") })
-			assert.Equal(t, "acquire: held", compare.Kind(err))
-		})
+		ctx := t.Context()
+		lease, err := both[0].TryAcquire(ctx, "r", time.Minute)
 		require.NoError(t, err)
-		assert.True(t, entered)
-		_, err = both[1].Pair(t.Context(), "r", time.Minute, nil)
-		require.NoError(t, err)
+		require.NotZero(t, lease.Token())
+		_, err = both[1].TryAcquire(ctx, "r", time.Minute)
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		waits := make(chan error, 1)
+		go func() {
+			second, err := both[1].Acquire(ctx, "r", time.Minute)
+			if err == nil {
+				err = second.Release(ctx)
+			}
+			waits <- err
+		}()
+		require.NoError(t, lease.Release(ctx))
+		require.NoError(t, <-waits)
 	}
 }
 
-// A whole run, as small as can be.
-func TestATinyRun(t *testing.T) {
+// loadgen drives it beside redlock.
+func TestARow(t *testing.T) {
 	redistest.Require(t)
-	file := filepath.Join(t.TempDir(), "page.md")
-	f := &flags{Members: []int{1, 3}, Callers: []int{2}, Rounds: 1, Window: 200 * time.Millisecond, NoFsync: true,
-		Takeovers: 1, ElectionTTL: 2 * time.Second, Write: file}
-	var data *report.Data
-	empty := func(s report.Sample) bool { return s.Pairs == 0 }
-	// Where the servers get no processor for a while, there is no pair.
-	for try := 0; try == 0 || try < 5 && slices.ContainsFunc(data.Samples, empty); try++ {
-		var err error
-		data, err = measure(t.Context(), f)
-		require.NoError(t, err)
+	e := etcd{noFsync: true}
+	defer e.close()
+	for _, row := range table()[0].Rows {
+		if !strings.Contains(row.Flags, "--clients=16") {
+			continue
+		}
+		var stdout, stderr bytes.Buffer
+		args := append(strings.Fields(row.Flags), "--runs=1", "--ops=32", "--duration=30s", "--warmup=0s", "--output=csv", "-q")
+		require.Zero(t, load.Run(args, &stdout, &stderr, nil, e.implementation()), &stderr)
+		require.Regexp(t, `(?s)\nredlock,.*\netcd,`, stdout.String())
 	}
-	require.Len(t, data.Samples, 4)
-	for _, s := range data.Samples {
-		assert.Empty(t, s.Failure)
-		assert.Positive(t, s.Pairs, "%s, %s", s.Peer, s.Case)
-		assert.NotNil(t, s.ServersCPU)
-	}
+}
+
+func TestTakeovers(t *testing.T) {
+	redistest.Require(t)
 	var elections []takeovers
 	// A busy machine delays renewals and hand-overs.
 	for try := 0; try == 0 || try < 5 && slices.ContainsFunc(elections, wrong); try++ {
 		var err error
-		elections, err = measureTakeovers(t.Context(), f)
+		elections, err = takeAll(t.Context(), 1, electionTTL, true)
 		require.NoError(t, err)
 	}
-	text := page(f, data, elections)
-	assert.Regexp(t, `\| TCP, N = 3, 2 callers \| [\d.,]+ \| [\d.,]+ \| [\d.,]+ \|`, text)
-	assert.Contains(t, text, "do **not** sync")
+	require.Len(t, elections, 6)
 	for _, e := range elections {
 		require.Len(t, e.next, 1)
-		assert.False(t, wrong(e), "%+v", e)
-		assert.Contains(t, text, "| "+e.exit+" | "+e.peer+" | ")
+		assert.False(t, wrong(e), "%v", e)
 	}
-	assert.Error(t, run(t.Context(), &flags{}))
 }
 
 // wrong reports whether the only takeover came late after its leader stepped

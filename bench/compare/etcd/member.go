@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -167,13 +169,6 @@ func (c *cluster) close() {
 		_ = m.cmd.Wait()
 		timer.Stop()
 	}
-}
-
-func (c *cluster) pids() (all []int) {
-	for _, m := range c.members {
-		all = append(all, m.cmd.Process.Pid)
-	}
-	return all
 }
 
 // freeURLs returns addresses on which nothing listened a moment ago.

@@ -1,15 +1,16 @@
+//go:build unix
+
 package main
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
-	"os"
+	"slices"
 	"syscall"
 	"time"
 
-	"github.com/redmux/redmux/bench/compare"
-	"github.com/redmux/redmux/bench/compare/internal/report"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
@@ -36,38 +37,52 @@ type takeovers struct {
 	next, late []float64
 }
 
-// electors is the size of the cluster, and the number of masters.
-const electors = 3
+const (
+	electors      = 3               // the size of the cluster, and the number of masters
+	takeoverTimes = 9               // how often a leader of each election leaves in each way
+	electionTTL   = 2 * time.Second // whole seconds, for etcd
+)
 
-// measureTakeovers lets both sides take turns, for each exit.
-func measureTakeovers(ctx context.Context, f *flags) (all []takeovers, err error) {
-	dir, err := os.MkdirTemp("", "etcd")
+// side is one of the two that are compared.
+type side struct {
+	peer string
+	urls []string
+}
+
+// measureTakeovers prints how long each way takes.
+func measureTakeovers(ctx context.Context, out io.Writer, times int, ttl time.Duration, noFsync bool) error {
+	all, err := takeAll(ctx, times, ttl, noFsync)
+	for _, t := range all {
+		fmt.Fprintln(out, t)
+	}
+	return err
+}
+
+// takeAll lets both sides take turns, for each exit.
+func takeAll(ctx context.Context, times int, ttl time.Duration, noFsync bool) (all []takeovers, err error) {
+	e := etcd{noFsync: noFsync}
+	defer e.close()
+	members, err := e.cluster(electors)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	members, err := startCluster(electors, dir, f.NoFsync)
-	if err != nil {
-		return nil, err
-	}
-	defer members.close()
 	masters, err := redistest.StartN(electors, redistest.Options{TCP: true})
 	if err != nil {
 		return nil, err
 	}
 	defer redistest.CloseAll(masters)
-	config := redlock.Config{Nodes: redlock.Nodes(redistest.URLs(masters)...), MaxTTL: f.ElectionTTL}
+	config := redlock.Config{Nodes: redlock.Nodes(redistest.URLs(masters)...), MaxTTL: ttl}
 	if _, err := admin.Init(ctx, config); err != nil {
 		return nil, err
 	}
 	for i, exit := range exits {
-		ours, theirs := takeovers{peer: compare.Ours, exit: exit.name}, takeovers{peer: peerName, exit: exit.name}
-		for round := range f.Takeovers {
+		ours, theirs := takeovers{peer: "redlock", exit: exit.name}, takeovers{peer: peerName, exit: exit.name}
+		for round := range times {
 			election := fmt.Sprintf("takeover-%d-%d", i, round)
-			if err := ours.take(ctx, f, side{ours.peer, redistest.URLs(masters), nil}, exit, election); err != nil {
+			if err := ours.take(ctx, ttl, side{ours.peer, redistest.URLs(masters)}, exit, election); err != nil {
 				return nil, err
 			}
-			if err := theirs.take(ctx, f, side{theirs.peer, members.urls, nil}, exit, election); err != nil {
+			if err := theirs.take(ctx, ttl, side{theirs.peer, members.urls}, exit, election); err != nil {
 				return nil, err
 			}
 		}
@@ -77,10 +92,10 @@ func measureTakeovers(ctx context.Context, f *flags) (all []takeovers, err error
 }
 
 // take measures one exit: with a leader, and a candidate that waits.
-func (t *takeovers) take(ctx context.Context, f *flags, s side, exit exit, election string) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second+10*f.ElectionTTL)
+func (t *takeovers) take(ctx context.Context, ttl time.Duration, s side, exit exit, election string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second+10*ttl)
 	defer cancel()
-	leader, err := startCandidate(s, "first", election, f.ElectionTTL)
+	leader, err := startCandidate(s, "first", election, ttl)
 	if err != nil {
 		return err
 	}
@@ -88,14 +103,14 @@ func (t *takeovers) take(ctx context.Context, f *flags, s side, exit exit, elect
 	if _, err := leader.hear(ctx, leads); err != nil {
 		return fmt.Errorf("%s: the first: %w", s.peer, err)
 	}
-	second, err := startCandidate(s, "second", election, f.ElectionTTL)
+	second, err := startCandidate(s, "second", election, ttl)
 	if err != nil {
 		return err
 	}
 	defer second.end()
 	// The second one campaigns by then; and the exit is at any moment between
 	// two renewals.
-	time.Sleep(f.ElectionTTL/2 + rand.N(f.ElectionTTL))
+	time.Sleep(ttl/2 + rand.N(ttl))
 	left := time.Now()
 	if err := exit.make(leader); err != nil {
 		return err
@@ -120,15 +135,9 @@ func (t *takeovers) take(ctx context.Context, f *flags, s side, exit exit, elect
 	return nil
 }
 
-// takeoverTable has a row for each exit and side.
-func takeoverTable(all []takeovers) string {
-	t := report.Table{Head: []string{"the leader is", "election of", "another leads after, s", "it knows that it leads no more after, s"}}
-	for _, o := range all {
-		late := "–"
-		if len(o.late) > 0 {
-			late = report.SpreadOf(o.late).String()
-		}
-		t.Rows = append(t.Rows, []string{o.exit, o.peer, report.SpreadOf(o.next).String(), late})
-	}
-	return t.String()
+// String shows the times, from the least to the greatest.
+func (t takeovers) String() string {
+	slices.Sort(t.next)
+	slices.Sort(t.late)
+	return fmt.Sprintf("leader %-10s  election of %-8s  another leads after %.3f s  it knows after %.3f s", t.exit, t.peer, t.next, t.late)
 }

@@ -1,4 +1,0 @@
-package compare
-
-// OpenOurs opens this module's client otherwise than Peers do.
-var OpenOurs = openOurs
