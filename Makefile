@@ -55,7 +55,7 @@ HAS_POSTGRES = (command -v postgres || ls /usr/lib/postgresql/*/bin/initdb) >/de
 NO_POSTGRES = "NOT COVERED: contrib/fencing on PostgreSQL, whose programs are not installed (SQLite needs none)"
 
 .PHONY: help test check server servers test-servers browser long race portable compare contrib lint systems tidy fuzz decoder sim \
-	model mutants sample histories faults soak peers bench etcd quick overload hotkey kinds load vulncheck apidiff release-check
+	model mutants sample histories faults soak bench vulncheck apidiff release-check
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -78,7 +78,7 @@ check: lint apidiff long race portable compare contrib sample test-servers relea
 	@$(MAKE) fuzz FUZZTIME=$(call full,10000x,1000000x)
 	@$(MAKE) decoder INPUTS=$(call full,1e7,1e8)
 	$(GO) test -run '^$$' -bench . -benchtime 200x ./bench
-	@$(MAKE) quick
+	@$(MAKE) bench CASE=quick
 	$(GO) run ./cmd/loadgen -d 1s -q
 
 ## lint: a type check for each supported system, gofmt, go vet, staticcheck, and the lowest versions of what is required
@@ -207,39 +207,12 @@ faults: server
 soak: server
 	$(GO) run ./proof/faults/cmd/faults --soak -q --for $(FOR)
 
-## peers: other implementations under the same faults, for ten minutes; writes docs/internals/peers.md
-peers: server
-	cd $(COMPARE) && $(GO) run ./cmd/faults --write
-
-# System calls are counted if the user may (root).
-## bench: this library and all peers, alternately, for 40 minutes; writes bench/RESULTS.md and the chart
-bench:
-	cd $(COMPARE) && $(GO) run ./cmd/compare --syscalls
-
-## etcd: this library and etcd's Mutex and Election, alternately, for some five minutes; writes bench/ETCD.md
-etcd: server
-	cd $(ETCD) && $(GO) run . --write ../../ETCD.md
-
-## quick: this library, rueidis and go-redis for most of a minute; fails if the engine has become slow
-quick:
-	cd $(COMPARE) && $(GO) run ./cmd/compare --quick --assert
-
-## overload: this library and its peers on a machine loaded 2, 5 and 10 times over, for some eight minutes; writes bench/OVERLOAD.md
-overload:
-	cd $(COMPARE) && $(GO) run ./cmd/overload
-
-## hotkey: this library and its peers on one resource that a thousand goroutines want, for some three minutes; writes bench/HOTKEY.md
-hotkey:
-	cd $(COMPARE) && $(GO) run ./cmd/hotkey
-
-## kinds: each kind of lock beside the nearest that can be done without it, for some two minutes; writes bench/KINDS.md
-kinds:
-	cd $(COMPARE) && $(GO) run ./cmd/kinds
-
-DURATION ?= 3s
-## load: acquire/release pairs per second of this library and of rueidis
-load:
-	$(GO) run ./cmd/loadgen -d $(DURATION) --impl redlock,rueidis
+CASE ?= quick
+# A file that keeps the figures, as bench/results.csv.
+CSV ?=
+## bench: this library beside others; CASE=quick, peers, hotkey, handover, kinds, overload, faults, etcd or elections
+bench: server
+	cd $(if $(filter etcd elections,$(CASE)),$(ETCD),$(COMPARE)) && $(GO) run . $(CASE) $(if $(CSV),'$(abspath $(CSV))')
 
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 

@@ -1,7 +1,7 @@
-// Command chart draws the chart of the README from bench/throughput.csv, whose
-// columns have the names of loadgen's CSV:
+// Command chart draws the chart of the README from bench/results.csv: what the
+// case "peers" has of five masters over TCP that were all up.
 //
-//	go run ./bench/chart <bench/throughput.csv >docs/throughput.svg
+//	go run ./bench/chart <bench/results.csv >docs/throughput.svg
 //
 // It has a group of three bars for each number of callers: redlock, the best of
 // the others, and redsync. Several rows of one implementation are its runs, of
@@ -56,12 +56,18 @@ func read(r io.Reader) ([]group, error) {
 	if len(rows) < 2 {
 		return nil, errors.New("there are no figures")
 	}
-	impl, clients, pairs := slices.Index(rows[0], "impl"), slices.Index(rows[0], "clients"), slices.Index(rows[0], "pairs_per_s")
-	if impl < 0 || clients < 0 || pairs < 0 {
-		return nil, errors.New("a column is missing: impl, clients or pairs_per_s")
+	column := map[string]int{}
+	for _, name := range []string{"case", "network", "n", "fault", "impl", "clients", "pairs_per_s"} {
+		if column[name] = slices.Index(rows[0], name); column[name] < 0 {
+			return nil, fmt.Errorf("a column is missing: %s", name)
+		}
 	}
+	impl, clients, pairs := column["impl"], column["clients"], column["pairs_per_s"]
 	runs := map[int]map[string][]float64{} // by callers and implementation
 	for _, row := range rows[1:] {
+		if row[column["case"]] != "peers" || row[column["network"]] != "tcp" || row[column["n"]] != "5" || row[column["fault"]] != "" {
+			continue
+		}
 		callers, err := strconv.Atoi(row[clients])
 		if err != nil {
 			return nil, err

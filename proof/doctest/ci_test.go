@@ -42,13 +42,6 @@ var notInCI = map[string]string{
 	"histories": "long has the tests",
 	"faults":    "check runs its command for a minute",
 	"soak":      "takes hours",
-	"peers":     "judges other implementations; writes docs/internals/peers.md",
-	"bench":     "takes 40 minutes of a quiet machine; writes bench/RESULTS.md",
-	"etcd":      "needs a quiet machine; writes bench/ETCD.md",
-	"overload":  "needs a quiet machine; writes bench/OVERLOAD.md",
-	"kinds":     "needs a quiet machine; writes bench/KINDS.md",
-	"hotkey":    "needs a quiet machine; writes bench/HOTKEY.md",
-	"load":      "check runs its command for a second",
 }
 
 // onlyInWorkflow are the targets that .ci/run cannot run, each with the reason.
