@@ -9,6 +9,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/errtext"
+	"github.com/redmux/redmux/multiplex/internal/member"
 )
 
 // Causes of a node's missing vote. A NodeError unwraps to one of these, or to
@@ -27,7 +28,7 @@ var (
 	ErrSilent = errors.New("multiplex: no answer for too long, connection given up")
 	// ErrUnexpected ends a connection that sent something other than a possible
 	// answer to the oldest unanswered command (R16).
-	ErrUnexpected = errors.New("multiplex: unexpected reply")
+	ErrUnexpected = member.ErrUnexpected
 	// ErrNotMaster is the cause if the server is a replica, a cluster node or a
 	// sentinel (R22).
 	ErrNotMaster = errors.New("multiplex: not an independent master")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex/internal/member"
 	"github.com/valyala/bytebufferpool"
 )
 
@@ -32,10 +33,9 @@ type Group struct {
 	gathering gathering // what the next flush merges
 	live      Set       // nodes that get new rounds
 	agreed
-	quarantine quarantine
-	numbering  numbering
-	longest    time.Duration // longest TTL asked for so far, for ledgers
-	changed    chan struct{} // closed and replaced when a node's state changes
+	members *member.Members // who counts; mu is its guard
+	longest time.Duration   // longest TTL asked for so far, for ledgers
+	changed chan struct{}   // closed and replaced when a node's state changes
 
 	pools
 
@@ -57,7 +57,7 @@ type agreed struct {
 	// accepted lists the optional steps of the handshake that all live nodes
 	// accepted; see agreeLocked.
 	accepted []string
-	banned []string // names of forms that are not used any more; see banForm
+	banned   []string // names of forms that are not used any more; see banForm
 }
 
 // pools hold what is used for a moment. They have guards of their own.
@@ -74,18 +74,17 @@ func New(config Config) (*Group, error) {
 	}
 	config = config.withDefaults()
 	g := &Group{
-		config:     &config,
-		size:       len(config.Nodes),
-		quorum:     Quorum(len(config.Nodes)),
-		epoch:      time.Now(),
-		changed:    make(chan struct{}),
-		quarantine: newQuarantine(&config),
-		numbering:  newNumbering(&config),
-		flusher:    newFlusher(len(config.Nodes)),
-		life:       newLifecycle(),
-		tracker:    new(tracker),
-		pools:      pools{undos: new(bytebufferpool.Pool)},
+		config:  &config,
+		size:    len(config.Nodes),
+		quorum:  Quorum(len(config.Nodes)),
+		epoch:   time.Now(),
+		changed: make(chan struct{}),
+		flusher: newFlusher(len(config.Nodes)),
+		life:    newLifecycle(),
+		tracker: new(tracker),
+		pools:   pools{undos: new(bytebufferpool.Pool)},
 	}
+	g.members = newMembers(g)
 	g.log.init()
 	for i, c := range config.Nodes {
 		g.nodes = append(g.nodes, newNode(g, i, c))
@@ -106,7 +105,7 @@ func New(config Config) (*Group, error) {
 func (g *Group) now() time.Duration { return time.Since(g.epoch) }
 
 // countingLocked returns the nodes whose grants make a lock of any kind.
-func (g *Group) countingLocked() Set { return g.live &^ g.quarantine.nodes &^ g.numbering.floorless }
+func (g *Group) countingLocked() Set { return g.live &^ g.members.Doubted &^ g.members.Floorless }
 
 // notifyLocked wakes the goroutines that wait for a change of a node's state.
 func (g *Group) notifyLocked() {
@@ -300,36 +299,4 @@ type gathering struct {
 func (g *gathering) empty() {
 	clear(g.rounds)
 	g.rounds, g.posted = g.rounds[:0], 0
-}
-
-// A quarantine is what the group knows of nodes that may have forgotten locks,
-// or belong to another deployment. The group's mutex guards it.
-type quarantine struct {
-	// nodes is the set of nodes whose grants must not make a lock (R23, R30),
-	// whether or not they are live. strangers are those of them that do not
-	// show the deployment.
-	nodes, strangers Set
-	rivals           bool // the nodes belong to several deployments
-	// maxTTL is Config.MaxTTL, or a longer one that was found in a seal.
-	maxTTL     time.Duration
-	deployment pure.Deployment
-	due        time.Duration // of the next tendDeploymentLocked that acts
-}
-
-func newQuarantine(config *Config) quarantine {
-	var addrs []string
-	for i := range config.Nodes {
-		addrs = append(addrs, config.Nodes[i].Endpoint.String())
-	}
-	q := quarantine{maxTTL: config.MaxTTL, deployment: pure.NewDeployment(addrs)}
-	q.deployment.Founds, q.deployment.Replaces = config.Found, config.Replace
-	q.deployment.Need, q.deployment.Drift = pure.NeedFor(config.MaxTTL, config.DriftFactor), config.DriftFactor
-	if !config.Allow.OtherMaxTTL {
-		q.deployment.MaxTTL = config.MaxTTL
-	}
-	if config.sealed() {
-		q.strangers = All(len(addrs))
-		q.nodes = q.strangers
-	}
-	return q
 }

@@ -147,7 +147,7 @@ func (g *Group) enter(ctx context.Context, v *verb, cmd *Command, posting Postin
 		r.word.Store(called)
 		g.flusher.entered.Add(1)
 	}
-	receipt := Receipt{Sent: g.live, Pos: g.log.head, Doubted: g.quarantine.nodes & g.live}
+	receipt := Receipt{Sent: g.live, Pos: g.log.head, Doubted: g.members.Doubted & g.live}
 	lead := g.admitLocked(ctx, r, v, cmd, byLog+byCaller)
 	return place{r, receipt, lead}, nil
 }

@@ -23,7 +23,7 @@ func (g *Group) Close(ctx context.Context) error {
 	g.mu.Lock()
 	again := g.life.closing()
 	g.life.advance(phaseClosing)
-	g.carryOutLocked(g.quarantine.deployment.Quit(), g.now())
+	g.members.Quit()
 	g.mu.Unlock()
 	if again {
 		<-g.life.gone

@@ -456,7 +456,7 @@ func TestSettledDeploymentCostsNothing(t *testing.T) {
 		now := g.now()
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
 			now += 3 * time.Second
-			g.tendDeploymentLocked(now)
+			g.members.TendDeployment(now)
 		}))
 	}, withTrust, sealedAll)
 }

@@ -235,7 +235,7 @@ func TestARestoredKeyCountsOnlyOutsideQuarantine(t *testing.T) {
 				quarantine := func(s Set) {
 					cl.group.mu.Lock()
 					defer cl.group.mu.Unlock()
-					cl.group.quarantine.nodes = s
+					cl.group.members.Doubted = s
 				}
 				quarantine(c.before)
 				_, err := cl.group.PostExtension(restore, &Command{Encoded: raw(extendCommand("k", "t", long)), TTL: long}, Posting{Inbox: inbox})

@@ -5,7 +5,6 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/errtext"
-	"github.com/redmux/redmux/internal/pure"
 )
 
 // A Status describes one node.
@@ -68,42 +67,12 @@ func (g *Group) Nodes() []Status {
 		if n.life.State != Up && n.fault != nil {
 			s.Err = n.fault.err
 		}
-		n.tellTrustLocked(&s, g.now())
+		n.tellMembershipLocked(&s, g.now())
 		s.Warnings = n.warningsLocked()
-		if s.State == Up && g.numbering.floorless.Has(n.index) {
-			s.Warnings = append(s.Warnings, errtext.Text(n.floorlessLocked().err))
+		if s.State == Up && g.members.Floorless.Has(n.index) {
+			s.Warnings = append(s.Warnings, errtext.Text(errorOf(g.members.NoFloor(n.index))))
 		}
 		all = append(all, s)
 	}
 	return all
-}
-
-// tellTrustLocked writes what is known of the node's past and deployment into
-// its status.
-func (n *node) tellTrustLocked(s *Status, now time.Duration) {
-	t := n.trust.Trust
-	s.Sealed = t.Sealed > 0
-	if who := n.group.quarantine.deployment.Shown(n.index); who != (pure.Identity{}) {
-		s.Deployment, s.DeploymentNodes = who.ID, who.Nodes
-	}
-	s.Opening = n.group.quarantine.deployment.Opener(n.index).ID
-	if n.server.Uptime > 0 {
-		s.Started = n.group.epoch.Add(n.trust.met - n.server.Uptime).Truncate(time.Second)
-	}
-	if s.State != Up {
-		// A node that is not up counts when it joins; one that is up counts
-		// when the watch has looked.
-		t = t.At(now)
-	}
-	left, why := n.leftLocked(now)
-	stranger := s.State == Up && n.group.quarantine.strangers.Has(n.index)
-	switch {
-	case !t.Trusted && t.Need > 0, stranger:
-		s.Quarantined, s.QuarantineLeft, s.QuarantineWhy = true, left, why
-	}
-	if stranger {
-		if f := n.estrangedLocked(); f != nil {
-			s.QuarantineWhy = errtext.Text(f.err)
-		}
-	}
 }

@@ -41,20 +41,8 @@ func (g *Group) WaitSettled(ctx context.Context, within time.Duration) error {
 // unsettledLocked reports whether it is not known yet which nodes count, or a
 // quorum will count within the given time.
 func (g *Group) unsettledLocked(within time.Duration) bool {
-	var soon Set
-	now := g.now()
-	settles := g.quarantine.deployment.Settles(now) > 0
-	for i, n := range g.nodes {
-		left, _ := n.leftLocked(now)
-		switch {
-		case !g.live.Has(i):
-		case g.config.sealed() && g.quarantine.deployment.Open(i, now):
-			return true
-		case (settles || !g.quarantine.strangers.Has(i)) && !g.numbering.floorless.Has(i) && left <= within:
-			soon |= setOf(i)
-		}
-	}
-	return soon.Len() >= g.quorum
+	soon, known := g.members.Soon(within, g.now())
+	return !known || soon.Len() >= g.quorum
 }
 
 // WaitTried blocks until each node is up or has failed once. Its errors are
@@ -104,9 +92,9 @@ func (g *Group) absentLocked(counting Set) error {
 	e := &UndecidedError{Of: g.size}
 	for i, n := range g.nodes {
 		switch {
-		case counting.Has(i), n.waitsForOthersLocked():
+		case counting.Has(i), g.members.WaitsForOthers(i):
 		case g.live.Has(i):
-			e.Nodes = append(e.Nodes, n.blame(n.causeLocked(g.now())))
+			e.Nodes = append(e.Nodes, n.blame(n.causeLocked()))
 		default:
 			e.Nodes = append(e.Nodes, n.blame(n.fault))
 		}
@@ -119,7 +107,7 @@ func (g *Group) absentLocked(counting Set) error {
 // quarantine (see round.void), unless the client does not know which deployment
 // is its own.
 func (g *Group) neededLocked(v *verb) Set {
-	if v.claims || g.quarantine.rivals {
+	if v.claims || g.members.Rivals {
 		return g.live &^ g.voidLocked(v)
 	}
 	return g.live
@@ -128,9 +116,9 @@ func (g *Group) neededLocked(v *verb) Set {
 // voidLocked returns the nodes whose grants of a claim do not count.
 func (g *Group) voidLocked(v *verb) Set {
 	if v.numbered {
-		return g.quarantine.nodes | g.numbering.floorless
+		return g.members.Doubted | g.members.Floorless
 	}
-	return g.quarantine.nodes
+	return g.members.Doubted
 }
 
 // errReturning means that too few nodes are up for a quorum now, but that

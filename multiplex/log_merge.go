@@ -50,7 +50,7 @@ func (g *Group) alikeLocked(rounds []*round) int {
 // placeMergedLocked puts several rounds into the log as one carrier, which
 // takes over the hold that the log would have on each.
 func (g *Group) placeMergedLocked(parts []*round) {
-	if missing := All(g.size) &^ g.live; missing|g.quarantine.nodes != 0 {
+	if missing := All(g.size) &^ g.live; missing|g.members.Doubted != 0 {
 		for _, p := range parts {
 			g.failMissingLocked(p, missing)
 		}

@@ -3,7 +3,7 @@ package multiplex
 // placeLocked fails the votes of nodes that are not up or do not count, and
 // puts the round into the log. It returns false if no node is up.
 func (g *Group) placeLocked(r *round, command []byte) bool {
-	if missing := All(g.size) &^ g.live; missing|g.quarantine.nodes|g.numbering.floorless != 0 {
+	if missing := All(g.size) &^ g.live; missing|g.members.Doubted|g.members.Floorless != 0 {
 		g.failMissingLocked(r, missing)
 	}
 	if g.live == 0 {
@@ -44,4 +44,24 @@ func (g *Group) failMissingLocked(r *round, missing Set) {
 	given := r.giveUp(missing | doubted)
 	g.countMissedLocked(given&missing, absent)
 	g.countMissedLocked(given&doubted, quarantined)
+}
+
+// discountLocked records the round's quarantined nodes, and returns those whose
+// vote on it fails for that reason. It stores their causes in the round.
+func (g *Group) discountLocked(r *round) Set {
+	r.discounted = g.members.Doubted & g.live
+	void := r.void()
+	if r.verb.numbered {
+		void |= g.members.Floorless & g.live
+	}
+	if void == 0 {
+		return 0
+	}
+	for i, n := range g.nodes {
+		if void.Has(i) {
+			r.causes[i].Store(n.causeLocked())
+			r.blamed.Store(true)
+		}
+	}
+	return void
 }

@@ -202,25 +202,18 @@ func (n *node) pushed(v resp.Value) error {
 	if err != nil || !all || !n.group.config.sealed() {
 		return err
 	}
-	n.flushes++
 	n.voids = math.MaxUint64
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
-	if !n.trust.looks.Asking {
-		n.lookLocked()
-	}
+	n.group.members.Flushed(n.index)
 	return nil
 }
 
-// explainLocked is called at the end of a look, at the beginning of which the
-// server had said so many times that all its keys went. If the look began a
-// quarantine, rounds that are in flight do not know of it.
-func (n *node) explainLocked(flushes uint64) {
+// explainLocked ends the doubt that a null began; see host.Looked.
+func (n *node) explainLocked() {
 	switch {
 	case n.voids < math.MaxUint64:
-	case flushes != n.flushes:
-		n.lookLocked()
-	case n.group.quarantine.nodes.Has(n.index):
+	case n.group.members.Doubted.Has(n.index):
 		n.voids = n.group.log.head
 	default:
 		n.voids = 0

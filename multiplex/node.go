@@ -34,7 +34,8 @@ type node struct {
 	attachment
 	silence silence
 	idle    idleness
-	trust   nodeTrust
+	remarks remarks
+	why     explained // of its missing votes, while it is up
 
 	progress
 	pollSide
@@ -114,11 +115,11 @@ type reader struct {
 	guessed bool
 	refusal refusal
 	votes   [maxMerged]Vote // on the parts of a carrier
-	// flushes is how often the server said that all its keys went. What it
-	// grants to rounds before voids does not count, nor, if there is one, to a
-	// round whose command is repeated (lookout_track.go).
-	flushes, voids uint64
-	repeated       bool
+	// voids is zero, or set since the server said that all its keys went. What it
+	// grants to rounds before that position does not count, nor to a round whose
+	// command is repeated (lookout_track.go).
+	voids    uint64
+	repeated bool
 }
 
 // blame returns the error that names this node and the cause of its missing
@@ -189,42 +190,6 @@ func (s *idleness) probeAfter(configured, now time.Duration) time.Duration {
 	}
 	return s.probe
 }
-
-// A nodeTrust says whether a node may have forgotten locks (R23) and what is
-// odd about its server (R22). The group's mutex guards it.
-type nodeTrust struct {
-	pure.Trust
-	looks pure.Looks
-	met   time.Duration // when the last handshake ended
-	// shared is the cause of the node's missing votes while it does not count,
-	// or nil if it was not made yet.
-	shared   *fault
-	stale    time.Duration // when shared must be made anew
-	warnings []string
-	other    string // the warning of another server behind the name, or ""
-}
-
-// causeLocked returns why the vote of a node that is up is missing. Rounds
-// share the cause for a moment, so that it is not made for each of them.
-func (n *node) causeLocked(now time.Duration) *fault {
-	t := &n.trust
-	if t.shared == nil || now >= t.stale {
-		left, why := n.leftLocked(now)
-		t.shared = n.estrangedLocked()
-		switch {
-		case t.shared != nil:
-		case n.group.quarantine.nodes.Has(n.index):
-			t.shared = &fault{err: &QuarantineError{Left: left, Why: why}}
-		default:
-			t.shared = n.floorlessLocked()
-		}
-		t.stale = now + max(staleAfter, left/100)
-	}
-	return t.shared
-}
-
-// staleAfter is the least time for which rounds share a cause.
-const staleAfter = 10 * time.Millisecond
 
 // previous is what fencing must know of the previous connection (R8).
 type previous struct {

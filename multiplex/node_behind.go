@@ -99,7 +99,7 @@ func (n *node) warnOfOther(ours, theirs, at string) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n.trust.other = fmt.Sprintf("leads to several servers: this client reached the one with run id %s, and another connection to %s reached %s; "+
+	n.remarks.other = fmt.Sprintf("leads to several servers: this client reached the one with run id %s, and another connection to %s reached %s; "+
 		"two clients can hold one lock (let the name or proxy lead to one server, and name each server by its own)", ours, at, theirs)
 	n.tellWarningsLocked()
 }

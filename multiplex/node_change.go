@@ -17,7 +17,7 @@ func (n *node) tellLocked() {
 		if !n.group.live.Has(n.index) {
 			return // it is about to join, or has just stopped being live
 		}
-		if n.group.quarantine.nodes.Has(n.index) {
+		if n.group.members.Doubted.Has(n.index) {
 			n.tellQuarantineLocked()
 			return
 		}
@@ -49,13 +49,13 @@ func (g *Group) tellAllLocked() {
 // tellQuarantineLocked reports why the votes of a node that is up do not count.
 func (n *node) tellQuarantineLocked() {
 	g := n.group
-	n.trust.shared = nil // what it says of other nodes may be outdated
-	_, why := n.leftLocked(g.now())
-	cause := n.causeLocked(g.now()).err
-	if errors.Is(cause, ErrUnopened) && (!g.triedLocked() || g.quarantine.deployment.Opening()) {
+	g.members.Renew(n.index)
+	_, why := g.members.Left(n.index, g.now())
+	cause := n.causeLocked().err
+	if errors.Is(cause, ErrUnopened) && (!g.triedLocked() || g.members.Opening()) {
 		return // the deployment may be open in a moment
 	}
-	if class, _ := causeOf(cause); n.group.quarantine.strangers.Has(n.index) {
+	if class, _ := causeOf(cause); n.group.members.Strangers.Has(n.index) {
 		why = class
 	}
 	n.reportLocked(NewsQuarantined, why, cause)
@@ -80,7 +80,7 @@ func (n *node) tellWarningsLocked() {
 		return
 	}
 	var why error
-	if f := n.causeLocked(n.group.now()); n.told.news == NewsQuarantined && f != nil {
+	if f := n.causeLocked(); n.told.news == NewsQuarantined && f != nil {
 		why = f.err
 	}
 	change := n.changeLocked(n.told.news, n.told.cause, why)

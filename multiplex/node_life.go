@@ -24,14 +24,6 @@ func newNode(g *Group, index int, config conn.Config) *node {
 	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.DriftFactor}
 	n.laneNext.Store(noLane)
 	n.ended = make(chan error, 1)
-	n.trust.Need, n.trust.Durable = pure.NeedFor(g.config.MaxTTL, g.config.DriftFactor), g.config.Durable.Has(index)
-	if n.trust.Durable && !g.config.sealed() {
-		n.trust.Need = 0 // without deployments there is nothing else to wait for
-	}
-	if n.trust.Need > 0 {
-		// A new process of this client waits, too (R23).
-		g.quarantine.nodes |= setOf(index)
-	}
 	n.config.Admit = g.config.Allow.check
 	if n.config.Limits == (resp.Limits{}) {
 		n.config.Limits = openingLimits
@@ -136,7 +128,8 @@ func (n *node) dial() pure.LifeAction {
 	}
 	n.idle.learn(n.server.RunID == c.Server().RunID, n.group.config.ProbeAfter, n.group.now())
 	n.conn, n.server = c, *c.Server()
-	n.meetLocked(n.group.now())
+	n.group.members.Met(n.index, &n.server, n.dialed)
+	n.remarks.meet(n.index, n.group.config, &n.server)
 	// Without a guess the first votes of a distant node would all be too late
 	// (R6).
 	if n.replyTime.Load() == 0 {
@@ -202,7 +195,7 @@ func (n *node) join() (pure.LifeAction, bool) {
 	n.attached = true
 	n.known.Store(true)
 	n.heard.Store(int64(g.now()))
-	n.judgeTrustLocked(g.now())
+	g.members.Judge(n.index, g.now())
 	g.live |= setOf(n.index)
 	g.agreeLocked()
 	n.adopted = g.poller != nil && g.poller.adoptLocked(n)
@@ -211,8 +204,7 @@ func (n *node) join() (pure.LifeAction, bool) {
 	g.wakeWatchAtLocked(g.now() + tickMost)
 	g.trimLocked()
 	n.payBesideLocked(g.now())
-	g.quarantine.deployment.Join(n.index)
-	g.settleLocked(g.now())
+	g.members.Joined(n.index)
 	n.tellLocked()
 	return act, true
 }
@@ -265,6 +257,7 @@ func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	n.answered.Store(end)
 	n.attached = false
 	n.conn = nil
+	g.members.Ended(n.index)
 	n.counters.ended++
 	n.countDeathLocked(cause)
 	if errors.Is(cause, conn.ErrStalled) {
@@ -286,8 +279,7 @@ func (n *node) unliveLocked(cause error) {
 	}
 	g.live &^= setOf(n.index)
 	g.agreeLocked()
-	g.quarantine.deployment.Part(n.index)
-	g.settleLocked(g.now())
+	g.members.Parted(n.index)
 	n.limit = g.log.head
 	n.fault = ended(&downError{cause})
 }
@@ -338,6 +330,7 @@ func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
 func (n *node) lostLocked(c *conn.Conn, cause error) pure.LifeAction {
 	_ = c.Close()
 	n.conn = nil
+	n.group.members.Ended(n.index)
 	n.counters.ended++
 	n.countDeathLocked(cause)
 	n.fault = &fault{err: &downError{cause}, tried: n.dialed}

@@ -66,27 +66,38 @@ const WarnForgetful = "belongs to a deployment whose clients obey MaxTTL, which 
 const warnRenamed = "its deployment lists it by another address than this client does: once it comes back empty, this client " +
 	"does not know it as a member, and does not count it (name it as when the deployment was opened)"
 
+// Remarks are what is noteworthy about a node that is not refused (R22). The
+// group's mutex guards them.
+type remarks struct {
+	of    []string // its server, since it was last met
+	other string   // the warning of another server behind the name, or ""
+}
+
+// meet begins anew, with what is noteworthy about a server that shook hands.
+func (r *remarks) meet(node int, config *Config, s *conn.Server) {
+	r.of = nil
+	if p := s.EvictionPolicy; p != "" && p != "noeviction" && !config.Allow.Eviction {
+		r.add("may evict the keys of locks: maxmemory-policy is " + p + " (set noeviction)")
+	}
+	if config.Remarks != nil {
+		r.of = append(r.of, config.Remarks(s)...)
+	}
+	if config.MaxTTL > 0 && s.RunID == "" && !config.Durable.Has(node) {
+		r.add(warnNoRunID)
+	}
+}
+
+func (r *remarks) add(warning string) { r.of = append(r.of, warning) }
+
 // warningsLocked lists what is noteworthy about the node. The slice is the
 // caller's.
 func (n *node) warningsLocked() []string {
-	all := slices.Clone(n.trust.warnings)
-	if n.group.config.sealed() && n.group.quarantine.deployment.Renamed(n.index) {
+	all := slices.Clone(n.remarks.of)
+	if n.group.members.Renamed(n.index) {
 		all = append(all, warnRenamed)
 	}
-	if n.trust.other != "" {
-		all = append(all, n.trust.other)
+	if n.remarks.other != "" {
+		all = append(all, n.remarks.other)
 	}
 	return all
-}
-
-// warningsOf lists what is noteworthy about a server that is not refused (R22).
-func (g *Group) warningsOf(s *conn.Server) []string {
-	var all []string
-	if p := s.EvictionPolicy; p != "" && p != "noeviction" && !g.config.Allow.Eviction {
-		all = append(all, "may evict the keys of locks: maxmemory-policy is "+p+" (set noeviction)")
-	}
-	if g.config.Remarks != nil {
-		all = append(all, g.config.Remarks(s)...)
-	}
-	return slices.Clip(all)
 }

@@ -64,11 +64,11 @@ func (n *node) warnOfMove(why *fault) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	warned := slices.ContainsFunc(n.trust.warnings, func(w string) bool { return strings.HasPrefix(w, warnMoved) })
+	warned := slices.ContainsFunc(n.remarks.of, func(w string) bool { return strings.HasPrefix(w, warnMoved) })
 	if warned || !g.live.Has(n.index) {
 		return
 	}
-	n.trust.warnings = append(slices.Clip(n.trust.warnings), warnMoved+errtext.Text(why.err))
+	n.remarks.add(warnMoved + errtext.Text(why.err))
 	n.told.cause = warnMoved // so that it is reported
 	n.tellLocked()
 }

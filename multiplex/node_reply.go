@@ -209,7 +209,7 @@ func (n *node) judgeRestored(r *round) Vote {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if pure.RestoredCounts(n.index, r.discounted, g.quarantine.nodes) {
+	if pure.RestoredCounts(n.index, r.discounted, g.members.Doubted) {
 		return Granted
 	}
 	return Refused
@@ -289,3 +289,29 @@ func (n *node) laneReply(v resp.Value) error {
 	}
 	return fmt.Errorf("%w: type %q in the lane", ErrUnexpected, v.Type())
 }
+
+// floorLost takes in that a node granted a number without a floor. It returns
+// the cause of the vote that failed for that.
+func (n *node) floorLost() *fault {
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	return faultOf(n.group.members.LostFloor(n.index))
+}
+
+// disbelieve takes in that a node refused a claim for a reason that cannot be
+// true (R33). It returns the cause of the vote that failed for that.
+func (n *node) disbelieve(r *round) *fault {
+	if !r.verb.numbered {
+		return placeBeyond
+	}
+	n.group.mu.Lock()
+	defer n.group.mu.Unlock()
+	n.group.members.Disbelieved(n.index)
+	return numberBeyond
+}
+
+// The causes of votes that failed since a node said what cannot be true.
+var (
+	numberBeyond = &fault{err: fmt.Errorf("%w: it remembers a fencing number that no clock accounts for, or its clock is more than a minute behind", ErrUnbelieved)}
+	placeBeyond  = &fault{err: fmt.Errorf("%w: it says that it let in a ticket that no caller has drawn", ErrUnbelieved)}
+)

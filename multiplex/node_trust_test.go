@@ -607,7 +607,7 @@ func TestMergedRoundsAreDiscounted_R23(t *testing.T) {
 		g := c.group
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.quarantine.nodes = setOf(1)
+		g.members.Doubted = setOf(1)
 		parts := []*round{g.log.take(g), g.log.take(g)}
 		for _, p := range parts {
 			p.begin(mergingKind.verb(), g.now(), long, Receipt{Sent: All(3)}, 2)
@@ -619,7 +619,7 @@ func TestMergedRoundsAreDiscounted_R23(t *testing.T) {
 			assert.Equal(t, setOf(1), p.discounted)
 			assert.Zero(t, failedOf(p.word.Load()), "a release counts there")
 		}
-		g.quarantine.nodes = 0
+		g.members.Doubted = 0
 		r := g.log.take(g)
 		r.discounted = setOf(2)
 		r.clear()

@@ -1,6 +1,6 @@
 package multiplex
 
-import "math/bits"
+import "github.com/redmux/redmux/internal/pure"
 
 // MaxNodes is the largest number of nodes of a group (R1): the votes of a round
 // fit in one machine word, sixteen bits for each kind of answer.
@@ -10,25 +10,14 @@ const MaxNodes = 16
 // (R1).
 func Quorum(n int) int { return n/2 + 1 }
 
-// A Set is a set of nodes: bit i stands for node i.
-type Set uint16
+// A Set is a set of nodes: bit i stands for node i. Has(i) and Len ask it;
+// Add(i) and Without(set) return another one.
+type Set = pure.Set
 
 // All returns the set of all nodes of a group of n.
-func All(n int) Set { return Set(1<<uint(n) - 1) }
+func All(n int) Set { return pure.All(n) }
 
-// Has reports whether node i is in the set.
-func (s Set) Has(i int) bool { return s>>uint(i)&1 != 0 }
-
-// Len returns the number of nodes in the set.
-func (s Set) Len() int { return bits.OnesCount16(uint16(s)) }
-
-// Add returns the set with node i.
-func (s Set) Add(i int) Set { return s | setOf(i) }
-
-// Without returns the nodes of the set that are not in t.
-func (s Set) Without(t Set) Set { return s &^ t }
-
-func setOf(i int) Set { return 1 << uint(i) }
+func setOf(i int) Set { return pure.SetOf(i) }
 
 // A Vote is what one node's reply means to the round that asked.
 type Vote uint8

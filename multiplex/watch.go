@@ -88,7 +88,7 @@ func (g *Group) tick() {
 	for _, n := range g.nodes {
 		next = min(next, n.superviseLocked(now, late))
 	}
-	next = min(next, g.tendDeploymentLocked(now))
+	next = min(next, g.members.TendDeployment(now))
 	if g.poller != nil {
 		next = min(next, g.poller.attend(now))
 	}

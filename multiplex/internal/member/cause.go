@@ -1,0 +1,206 @@
+package member
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+)
+
+// A Cause says why a node's vote does not count.
+type Cause struct {
+	Kind Kind
+	// Found is what is the matter, and Advice what to do, as far as the kind
+	// does not say it.
+	Found, Advice string
+	Left          time.Duration // of a quarantine
+	Theirs, Ours  time.Duration // MaxTTL
+	// Asked is when that was seen. If zero, it proves nothing.
+	Asked time.Duration
+}
+
+// A Kind is a kind of cause.
+type Kind uint8
+
+const (
+	Quarantined Kind = iota // the node may have forgotten locks (R23)
+	Foreign                 // it belongs to another deployment (R30)
+	Unopened                // the deployment is not open
+	OtherMaxTTL             // its deployment has another MaxTTL
+	// The node does not remember fencing numbers. It learns them from others
+	// (Learning), or too few others could tell (Lost), or its record cannot be
+	// true (Untrue), or its process has no name (Nameless).
+	Learning
+	Lost
+	Untrue
+	Nameless
+)
+
+// staleAfter is the least time for which rounds share a cause.
+const staleAfter = 10 * time.Millisecond
+
+// Cause returns why the vote of a node that is up is missing. Rounds share the
+// cause for a moment, so that it is not made for each of them.
+func (m *Members) Cause(i int, now time.Duration) *Cause {
+	n := &m.nodes[i]
+	if n.cause != nil && now < n.stale {
+		return n.cause
+	}
+	left, why := m.Left(i, now)
+	n.cause = m.Estranged(i, now)
+	switch {
+	case n.cause != nil:
+	case m.Doubted.Has(i):
+		n.cause = &Cause{Kind: Quarantined, Left: left, Found: why}
+	default:
+		n.cause = m.NoFloor(i)
+	}
+	n.stale = now + max(staleAfter, left/100)
+	return n.cause
+}
+
+// Renew makes the next Cause of a node anew: what it says of other nodes may be
+// outdated.
+func (m *Members) Renew(i int) { m.nodes[i].cause = nil }
+
+// isLearning is the one cause for which it helps to wait.
+var isLearning = &Cause{Kind: Learning}
+
+// NoFloor returns why a node that was not given a floor has none.
+func (m *Members) NoFloor(i int) *Cause {
+	switch {
+	case m.nodes[i].trust.Run == "" && !m.config.Durable.Has(i):
+		return &Cause{Kind: Nameless, Asked: m.host.Now()}
+	case m.floors.Beyond(i):
+		return &Cause{Kind: Untrue, Asked: m.host.Now()}
+	case m.floors.Learnable(i):
+		return isLearning
+	}
+	return &Cause{Kind: Lost, Asked: m.host.Now()}
+}
+
+// Estranged returns why a node that is up does not show the deployment; nil if
+// it does.
+func (m *Members) Estranged(i int, now time.Duration) *Cause {
+	d := &m.deployment
+	if !m.config.Sealed() || d.Counts(i) || d.Settles(now) > 0 {
+		return nil
+	}
+	switch d.Berth(i) {
+	case pure.BerthRivals:
+		return m.rivals()
+	case pure.BerthStranger:
+		who, _ := d.Identity()
+		return &Cause{Kind: Foreign, Asked: now, Found: "the node belongs to no deployment, and the others to " + describe(who) +
+			", which does not list its address",
+			Advice: "name the nodes as when the deployment was opened, or if its nodes have changed, stop all clients and replace the deployment (redlock init)"}
+	case pure.BerthElsewhere:
+		return m.elsewhere(i, now)
+	case pure.BerthOpening:
+		return opening(d.Seen(i).Opening)
+	case pure.BerthUnread:
+		return &Cause{Kind: Unopened, Found: "the node's seal cannot be read"}
+	case pure.BerthStrange:
+		if d.Seen(i).Later {
+			return &Cause{Kind: Foreign, Asked: now, Advice: "update this client",
+				Found: "the node was opened by a newer version: " + sealPlace + " has a form that this one does not know"}
+		}
+		return &Cause{Kind: Foreign, Asked: now, Advice: "delete that key on this node, or use another prefix",
+			Found: sealPlace + " or " + openingPlace + " holds something else there"}
+	case pure.BerthAdopts:
+		if !m.nodes[i].trust.Trusted {
+			return nil // its quarantine lasts longer than writing the seal
+		}
+		return &Cause{Kind: Unopened, Found: "the node's seal is being written"}
+	}
+	return &Cause{Kind: Unopened, Found: m.unopened()}
+}
+
+// unopened says why no deployment is open.
+func (m *Members) unopened() string {
+	d := &m.deployment
+	if who, _ := d.Identity(); who != (pure.Identity{}) {
+		return "fewer than a quorum of the nodes belong to " + describe(who)
+	}
+	text := "the first use of nodes needs all of them at one time"
+	if missing := pure.All(len(m.nodes)).Without(m.up); missing != 0 {
+		text += "; missing: " + m.list(missing)
+	}
+	for i := range m.nodes {
+		if was := d.Former(i); was != "" {
+			return text + "; " + m.name(i) + " belonged to deployment " + was + " before it came back empty"
+		}
+	}
+	return text
+}
+
+// elsewhere is the cause if the deployment is in another database.
+func (m *Members) elsewhere(i int, now time.Duration) *Cause {
+	node, other, _ := m.deployment.Other()
+	return &Cause{Kind: Foreign, Asked: now,
+		Found: fmt.Sprintf("database %d, which this client uses, belongs to no deployment, and database %d of %s to %s",
+			m.config.Nodes[i].DB, other.DB, m.name(node), describe(other.Identity)),
+		Advice: "name the same database in all clients, or use another prefix; if that deployment is over, replace it (redlock init)"}
+}
+
+// opening is the cause if another client is about to open the node.
+func opening(o pure.Opening) *Cause {
+	if o.Stage == pure.Locked {
+		return &Cause{Kind: Unopened, Found: openingPlace + " is locked there for " + describe(o.Identity) +
+			"; a client that names all its nodes ends that, and if it is over, delete the key"}
+	}
+	return &Cause{Kind: Unopened, Found: "another client is about to open one with the node"}
+}
+
+// rivals is the cause if the nodes belong to several deployments. It names both
+// sides.
+func (m *Members) rivals() *Cause {
+	node, other, _ := m.deployment.Rivals()
+	found := m.claim(node)
+	if node == other {
+		found += ", and this client has " + strconv.Itoa(len(m.nodes))
+	} else {
+		found += ", and " + m.claim(other)
+	}
+	return &Cause{Kind: Foreign, Asked: m.deployment.RivalsAsked(), Found: found,
+		Advice: "all clients of a deployment must name the same nodes; to use nodes of a deployment that is over, replace it (redlock init); if one of " +
+			"these nodes should not have its key, delete the key there"}
+}
+
+// The names of the keys that say which deployment a node belongs to. Errors do
+// not show the prefix (R27).
+const (
+	sealPlace    = "the key redlock:seal (behind the prefix)"
+	openingPlace = "the key redlock:opening (behind the prefix)"
+)
+
+// claim returns the text that says what a node belongs to, and where that
+// stands.
+func (m *Members) claim(i int) string {
+	who := m.deployment.Claim(i)
+	if who == m.deployment.Shown(i) {
+		return m.name(i) + " belongs to " + describe(who) + ", by " + sealPlace
+	}
+	return m.name(i) + " is locked for " + describe(who) + ", by " + openingPlace
+}
+
+func describe(who pure.Identity) string {
+	return "deployment " + who.ID + " of " + strconv.Itoa(who.Nodes) + " nodes"
+}
+
+func (m *Members) name(i int) string {
+	return "node " + strconv.Itoa(i) + " (" + m.config.Nodes[i].Addr + ")"
+}
+
+// list returns the names of some nodes.
+func (m *Members) list(nodes Set) string {
+	var all []string
+	for i := range m.nodes {
+		if nodes.Has(i) {
+			all = append(all, m.name(i))
+		}
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,248 @@
+package member
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/resp"
+)
+
+// A look reads a node's seal and opening, and then its role and replication
+// history: if the server is demoted meanwhile, that shows there. With fencing
+// numbers it reads the node's record first: if the keys are flushed meanwhile,
+// that shows in the seal.
+type look struct {
+	node     int
+	sighting pure.Sighting
+	seal     string        // its text
+	record   pure.Record   // of fencing numbers
+	recorded pure.Seen     // what stands there
+	asked    time.Duration // when it was requested, on the host's clock
+	flushes  uint64        // those of the node when the first reply came
+}
+
+var (
+	serverTime      = resp.AppendCommand(nil, "TIME")
+	infoReplication = resp.AppendCommand(nil, "INFO", "replication")
+)
+
+// add adds the commands of a look.
+func (l *look) add(m *Members, q *Questions) {
+	if m.config.Numbered() {
+		q.Add(m.config.ReadRecord, l.readRecord)
+	}
+	q.Add(m.config.ReadSeal[0], l.readSeal)
+	q.Add(m.config.ReadSeal[1], l.readOpening)
+	q.Add(infoReplication, func(v resp.Value) error { return m.host.Hear(l.node, v) })
+}
+
+func (l *look) readRecord(v resp.Value) error {
+	found, text, err := valueOf(v)
+	l.recorded = found
+	if found == pure.SealSeen && err == nil {
+		record, strange := pure.ParseRecord(text)
+		l.record = record
+		if strange != nil {
+			l.recorded = pure.SealStrange
+		}
+	}
+	return err
+}
+
+func (l *look) readSeal(v resp.Value) error {
+	found, text, err := valueOf(v)
+	l.sighting.What, l.seal = found, text
+	if found == pure.SealSeen && err == nil {
+		seal, strange := pure.ParseSeal(text)
+		l.sighting.Seal = seal
+		if strange != nil {
+			l.sighting.What, l.sighting.Later = pure.SealStrange, pure.LaterForm(text)
+		}
+	}
+	return err
+}
+
+func (l *look) readOpening(v resp.Value) error {
+	found, text, err := valueOf(v)
+	if err != nil {
+		return err
+	}
+	switch found {
+	case pure.SealSeen:
+		opening, strange := pure.ParseOpening(text)
+		l.sighting.Opening = opening
+		if strange != nil {
+			l.sighting.What, l.sighting.Later = pure.SealStrange, l.sighting.Later || pure.LaterForm(text)
+		}
+	case pure.Unreadable, pure.SealStrange:
+		l.sighting.What = found
+	}
+	return nil
+}
+
+// Inspect adds what a node is asked once, before it joins: its seal and its
+// clock. It needs no mutex. If this client keeps no seals, and the node's other
+// clients do, forgetful is called, with the mutex.
+func (m *Members) Inspect(i int, q *Questions, forgetful func()) {
+	if !m.config.stored() {
+		return
+	}
+	l := &look{node: i, asked: m.host.Now()}
+	l.add(m, q)
+	if m.config.Sealed() {
+		q.Add(serverTime, func(v resp.Value) error { return m.date(i, v, l.asked) })
+	}
+	q.then = func() error {
+		m.host.Lock()
+		defer m.host.Unlock()
+		if m.config.Sealed() {
+			now := m.host.Now()
+			m.nodes[i].looks = pure.FirstLooks(now)
+			return m.sight(l, now)
+		}
+		if l.sighting.Identity() != (pure.Identity{}) {
+			forgetful()
+		}
+		return nil
+	}
+}
+
+// date records what the process says of its start, from INFO in the handshake
+// and the reply to TIME (R29); see pure.Believed. asked is when TIME was
+// requested.
+func (m *Members) date(i int, v resp.Value, asked time.Duration) error {
+	m.host.Lock()
+	defer m.host.Unlock()
+	n := &m.nodes[i]
+	n.trust.Account = pure.Account{}
+	if v.IsError() {
+		return nil
+	}
+	clock, err := ReadTime(v)
+	if err != nil {
+		return err
+	}
+	m.readClock(i, clock, asked)
+	n.trust.Account = pure.Account{
+		Believed: pure.Believed(n.server.RunID, n.server.Unpromoted, time.Since(clock)),
+		Uptime:   n.server.Uptime, Dialed: n.dialed, Asked: n.met,
+	}
+	return nil
+}
+
+// ReadTime parses the reply to TIME, as multiplex.ReadTime says.
+func ReadTime(v resp.Value) (time.Time, error) {
+	if v.Type() != resp.Array || v.IsNull() || v.Len() != 2 {
+		return time.Time{}, unexpected(v, "TIME", nil)
+	}
+	// A time becomes a fencing number, so it is below the last one.
+	most := [2]uint64{pure.LastNumber/1_000_000 - 1, 999_999}
+	var parts [2]uint64
+	i := 0
+	for e := range v.Elements() {
+		n, err := strconv.ParseUint(string(e.Bytes()), 10, 64)
+		if err != nil || n > most[i] {
+			return time.Time{}, fmt.Errorf("%w: no such time", ErrUnexpected)
+		}
+		parts[i] = n
+		i++
+	}
+	return time.Unix(int64(parts[0]), int64(parts[1])*int64(time.Microsecond)), nil
+}
+
+// sight applies what a look found. An error ends the connection: the deployment
+// has another MaxTTL.
+func (m *Members) sight(l *look, now time.Duration) error {
+	n, d, s := &m.nodes[l.node], &m.deployment, l.sighting
+	n.trust = n.trust.Sight(d.Proof(s), now)
+	d.Born(l.node, n.trust.Born())
+	d.Sight(l.node, s, l.asked, now)
+	if m.otherMaxTTL(s) {
+		if !m.config.OtherMaxTTL {
+			return m.host.Explain(&Cause{Kind: OtherMaxTTL, Theirs: s.Seal.MaxTTL, Ours: m.maxTTL})
+		}
+		m.raise(s.Seal.MaxTTL, now)
+	}
+	m.Judge(l.node, now)
+	m.settle(now)
+	if m.config.Numbered() {
+		m.sightFloor(l, now)
+	}
+	return nil
+}
+
+// otherMaxTTL reports whether a seal says another MaxTTL. One that is replaced,
+// or one of several deployments, may.
+func (m *Members) otherMaxTTL(s pure.Sighting) bool {
+	if s.What != pure.SealSeen || s.Seal.MaxTTL == m.maxTTL {
+		return false
+	}
+	_, _, rivals := m.deployment.Rivals()
+	return !rivals && !slices.Contains(m.config.Replace, s.Seal.Identity.ID)
+}
+
+// tendLooks looks at a node that is up if that is due. It returns when to run
+// again.
+func (m *Members) tendLooks(i int, now time.Duration) time.Duration {
+	if !m.config.Sealed() {
+		return now + m.config.ProbeAfter
+	}
+	looks := &m.nodes[i].looks
+	if now < looks.Next {
+		return looks.Next
+	}
+	m.lookAgain(i)
+	looks.Plan(!(m.Doubted | m.Floorless).Has(i), now)
+	return looks.Next
+}
+
+// lookAgain looks at a node unless a look is under way.
+func (m *Members) lookAgain(i int) {
+	if !m.nodes[i].looks.Asking {
+		m.look(i)
+	}
+}
+
+// look asks for the seal. It does not wait for the reply.
+func (m *Members) look(i int) {
+	n := &m.nodes[i]
+	l := &look{node: i, asked: m.host.Now()}
+	q := new(Questions)
+	if m.config.Numbered() {
+		q.Add(serverTime, func(v resp.Value) error { return m.tellClock(i, v, l.asked) })
+	}
+	l.add(m, q)
+	q.then = func() error {
+		m.host.Lock()
+		defer m.host.Unlock()
+		n.looks.Asking = false
+		now := m.host.Now()
+		if err := m.sight(l, now); err != nil {
+			return err
+		}
+		if l.flushes != n.flushes {
+			m.look(i)
+		} else {
+			m.host.Looked(i)
+		}
+		m.renew(i, l.sighting, now)
+		return nil
+	}
+	answer := func(turn int, v resp.Value) error {
+		if turn == 0 {
+			l.flushes = m.flushesOf(i)
+		}
+		return q.Answer(turn, v)
+	}
+	n.looks.Asking = m.host.Ask(i, q.Commands, answer, func() { n.looks.Asking = false })
+}
+
+// flushesOf needs no mutex.
+func (m *Members) flushesOf(i int) uint64 {
+	m.host.Lock()
+	defer m.host.Unlock()
+	return m.nodes[i].flushes
+}

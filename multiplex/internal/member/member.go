@@ -1,0 +1,221 @@
+// Package member knows which nodes of a group count. A node may have forgotten
+// locks (R23), may not belong to the deployment (R29, R30), or may not remember
+// fencing numbers (docs/fencing.md). Package pure decides all that. This
+// package tells it what happens to the nodes, carries out its orders by reading
+// and writing the nodes' seals, openings and records, and keeps the sets that
+// the group asks for at every round.
+//
+// The group's mutex guards it. A method that does not need it says so.
+package member
+
+import (
+	"errors"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/resp"
+)
+
+// Set is a set of nodes.
+type Set = pure.Set
+
+// A Config says who the members are, and how their keys are read and written.
+// For the meaning of the fields see Config in package multiplex.
+type Config struct {
+	Nodes       []Address
+	Epoch       time.Time // the zero of the host's clock
+	MaxTTL      time.Duration
+	ProbeAfter  time.Duration
+	DriftFactor float64
+	Durable     Set
+	Found       bool
+	Replace     []string
+	OtherMaxTTL bool
+
+	// The zero values mean that there are no seals, and no numbers.
+	ReadSeal   [2][]byte
+	WriteSeal  func(args ...string) []byte
+	ReadRecord []byte
+	WriteFloor func(seal, run string, floor int64) []byte
+
+	OnClock  func(ahead time.Duration)
+	OnNumber func(common int64)
+}
+
+// An Address is a node's address, without credentials, and its database.
+type Address struct {
+	Addr string
+	DB   int
+}
+
+// stored reports whether seals can be read and written.
+func (c *Config) stored() bool { return c.ReadSeal[0] != nil && c.WriteSeal != nil }
+
+// Sealed reports whether seals are kept.
+func (c *Config) Sealed() bool { return c.MaxTTL > 0 && c.stored() }
+
+// Numbered reports whether claims have fencing numbers.
+func (c *Config) Numbered() bool { return c.Sealed() && c.ReadRecord != nil }
+
+// ErrUnexpected is the cause of a reply that cannot answer its command (R16).
+var ErrUnexpected = errors.New("multiplex: unexpected reply")
+
+// A Host is the group. All but Lock, Now and Hear need the mutex.
+type Host interface {
+	Lock()
+	Unlock()
+	// Now returns the time on the group's clock.
+	Now() time.Duration
+	// Ask sends commands to a node that is up, and does not wait. Without the
+	// mutex, answer gets each reply in turn; its error ends the connection
+	// (R16). If the last reply does not come, lost is called, with the mutex.
+	// Ask returns false if the node takes nothing more.
+	Ask(node int, commands [][]byte, answer func(i int, v resp.Value) error, lost func()) bool
+	// Hear takes what a node says of its role and history.
+	Hear(node int, v resp.Value) error
+	// Cure loads the scripts again and reports whether the node is up.
+	Cure(node int) bool
+	// Wake makes the host call Tend at that time.
+	Wake(at time.Duration)
+	// Looked says that a look found what was there at its beginning.
+	Looked(node int)
+	// Changed says that a node counts or does not, or that the cause is another
+	// one. Notify follows once for all.
+	Changed(node int)
+	Notify()
+	// Explain returns the error for a cause.
+	Explain(*Cause) error
+}
+
+// Members is what a group knows of its nodes' membership.
+type Members struct {
+	// Doubted is the set of nodes whose grants must not make a lock (R23, R30),
+	// whether or not they are up. Strangers are those of them that do not show
+	// the deployment. Only this package changes the sets.
+	Doubted, Strangers Set
+	// Floorless is the set of nodes whose grants of numbered claims must not
+	// count, whether or not they are up. It is empty without numbers.
+	Floorless Set
+	Rivals    bool // the nodes belong to several deployments
+
+	config     *Config // by a pointer, behind which fmt does not look (R27)
+	host       Host
+	nodes      []node
+	up         Set // as told by Joined and Parted
+	closing    bool
+	maxTTL     time.Duration // Config.MaxTTL, or a longer one that was found in a seal
+	deployment pure.Deployment
+	due        time.Duration // of the next Tend that acts on the deployment
+	floors     pure.Floors
+	clocks     pure.Clocks
+	ahead      time.Duration // of most nodes' clocks to this one
+}
+
+// A node is what is known of one member.
+type node struct {
+	trust pure.Trust
+	looks pure.Looks
+	// server is what it said in the last handshake, which ended when it was met.
+	// The attempt to connect began when it was dialed.
+	server      conn.Server
+	met, dialed time.Duration
+	connected   bool
+	flushes     uint64 // how often it said that all its keys went
+	// cause is why its votes are missing. It is nil until it is asked for, and
+	// is made anew when it is stale.
+	cause *Cause
+	stale time.Duration
+}
+
+// New returns the membership of nodes that were not met.
+func New(config Config, host Host) *Members {
+	size := len(config.Nodes)
+	m := &Members{
+		config: &config, host: host, nodes: make([]node, size), maxTTL: config.MaxTTL,
+		floors: pure.NewFloors(size), clocks: make(pure.Clocks, size),
+	}
+	var addrs []string
+	need := pure.NeedFor(config.MaxTTL, config.DriftFactor)
+	for i := range m.nodes {
+		addrs = append(addrs, config.Nodes[i].Addr)
+		t := &m.nodes[i].trust
+		t.Need, t.Durable = need, config.Durable.Has(i)
+		if t.Durable && !config.Sealed() {
+			t.Need = 0 // without deployments there is nothing else to wait for
+		}
+		if t.Need > 0 {
+			m.Doubted = m.Doubted.Add(i) // a new process of this client waits, too (R23)
+		}
+	}
+	m.deployment = pure.NewDeployment(addrs)
+	d := &m.deployment
+	d.Founds, d.Replaces, d.Need, d.Drift = config.Found, config.Replace, need, config.DriftFactor
+	if !config.OtherMaxTTL {
+		d.MaxTTL = config.MaxTTL
+	}
+	if config.Sealed() {
+		m.Strangers = pure.All(size)
+		m.Doubted = m.Strangers
+	}
+	if config.Numbered() {
+		m.Floorless = pure.All(size)
+	}
+	return m
+}
+
+// Met begins or resumes watching the process that has just shaken hands.
+func (m *Members) Met(i int, server *conn.Server, dialed time.Duration) {
+	now := m.host.Now()
+	n := &m.nodes[i]
+	n.server, n.met, n.dialed, n.connected = *server, now, dialed, true
+	n.trust = n.trust.Meet(ProcessOf(server), now)
+	// What was seen of the deployment may be another process's.
+	m.deployment.Part(i)
+	m.floors.Part(i)
+	m.Judge(i, now)
+}
+
+// ProcessOf returns the name of what is watched at a server.
+func ProcessOf(s *conn.Server) string { return pure.ProcessName(s.RunID, s.History) }
+
+// Joined says that a node is up.
+func (m *Members) Joined(i int) {
+	m.up = m.up.Add(i)
+	m.deployment.Join(i)
+	m.settle(m.host.Now())
+}
+
+// Parted says that a node is no longer up.
+func (m *Members) Parted(i int) {
+	m.up = m.up.Without(pure.SetOf(i))
+	m.deployment.Part(i)
+	m.settle(m.host.Now())
+}
+
+// Ended says that a node's connection has ended.
+func (m *Members) Ended(i int) { m.nodes[i].connected = false }
+
+// Flushed says that a node lost all its keys. A look follows.
+func (m *Members) Flushed(i int) {
+	m.nodes[i].flushes++
+	m.lookAgain(i)
+}
+
+// Tend is the watch's pass over a node that is up: its quarantine may be over,
+// and its seal is looked at. It returns when to run again.
+func (m *Members) Tend(i int, now time.Duration) time.Duration {
+	m.Judge(i, now)
+	next := m.tendLooks(i, now)
+	if left := m.nodes[i].trust.Left(now); left > 0 {
+		next = min(next, now+left)
+	}
+	return next
+}
+
+// Quit says that the group is being closed. What this client has begun with the
+// deployment is undone.
+func (m *Members) Quit() {
+	m.closing = true
+	m.carryOut(m.deployment.Quit(), m.host.Now())
+}
