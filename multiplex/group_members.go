@@ -53,9 +53,9 @@ func (h host) Wake(at time.Duration) { h.g.wakeWatchAtLocked(at) }
 // Looked ends the doubt about what a node granted since it said that all its
 // keys went. If the look began a quarantine, rounds that are in flight do not
 // know of it.
-func (h host) Looked(node int) { h.g.nodes[node].explainLocked() }
+func (h host) Looked(node int) { h.g.nodes[node].reader.explainLocked() }
 
-func (h host) Changed(node int) { h.g.nodes[node].tellLocked() }
+func (h host) Changed(node int) { h.g.nodes[node].reporter.tellLocked() }
 
 func (h host) Notify() { h.g.notifyLocked() }
 
@@ -68,7 +68,7 @@ type explained struct {
 }
 
 // causeLocked returns why the vote of a node that is up is missing.
-func (n *node) causeLocked() *fault {
+func (n *reporter) causeLocked() *fault {
 	c := n.group.members.Cause(n.index, n.group.now())
 	if n.why.cause != c {
 		n.why = explained{c, faultOf(c)}

@@ -63,12 +63,12 @@ func (g *Group) Nodes() []Status {
 			Addr: n.addr, State: n.life.State, Server: n.server, Debts: len(n.ledger.Debts),
 			Connects: n.counters.connects, Deaths: n.counters.ended, Sheds: n.counters.sheds, ReplyTime: time.Duration(n.replyTime.Load()),
 		}
-		s.Polled, s.Counts = n.polled.Load() != nil, n.countsLocked()
+		s.Polled, s.Counts = n.polled.conn.Load() != nil, n.countsLocked()
 		if n.life.State != Up && n.fault != nil {
 			s.Err = n.fault.err
 		}
 		n.tellMembershipLocked(&s, g.now())
-		s.Warnings = n.warningsLocked()
+		s.Warnings = n.reporter.warningsLocked()
 		if s.State == Up && g.members.Floorless.Has(n.index) {
 			s.Warnings = append(s.Warnings, errtext.Text(errorOf(g.members.NoFloor(n.index))))
 		}

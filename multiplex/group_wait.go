@@ -94,7 +94,7 @@ func (g *Group) absentLocked(counting Set) error {
 		switch {
 		case counting.Has(i), g.members.WaitsForOthers(i):
 		case g.live.Has(i):
-			e.Nodes = append(e.Nodes, n.blame(n.causeLocked()))
+			e.Nodes = append(e.Nodes, n.blame(n.reporter.causeLocked()))
 		default:
 			e.Nodes = append(e.Nodes, n.blame(n.fault))
 		}

@@ -65,7 +65,7 @@ func (g *Group) unwrittenLocked() bool {
 func (g *Group) flush() {
 	for range flushesPerCaller {
 		if g.flusher.busy {
-			g.gather()
+			g.flusher.gather()
 		}
 		if !g.flushBatch() {
 			return
@@ -91,11 +91,11 @@ func (g *Group) flushForOthers() {
 // gather yields, and then waits a moment for callers that were answered and
 // run, or are about to run, on another processor. Callers that are answered
 // together are likely to ask again at once; then their commands make one batch.
-func (g *Group) gather() {
-	g.yield()
-	begun := g.now()
+func (f *flusher) gather() {
+	f.yield()
+	begun := time.Now()
 	for range gatherYields {
-		if !g.flusher.returning() || g.now()-begun >= gatherMost {
+		if !f.returning() || time.Since(begun) >= gatherMost {
 			return
 		}
 		runtime.Gosched()
@@ -130,7 +130,7 @@ func (g *Group) flushBatch() bool {
 			}
 			sent := n.sent.Load()
 			o := outgoing{
-				conn: n.conn, skip: n.skip, node: n.index, commands: int(g.log.head-sent) + len(n.lane.queued),
+				conn: n.conn, skip: n.inLog.skip, node: n.index, commands: int(g.log.head-sent) + len(n.lane.queued),
 				idle: look && g.live.Has(n.index) && n.answered.Load() == sent && len(n.lane.awaited) == 0,
 			}
 			o.lane = n.lane.handOut(sent)
@@ -138,7 +138,7 @@ func (g *Group) flushBatch() bool {
 			n.laneNext.Store(n.lane.front())
 			n.sent.Store(g.log.head)
 		}
-		n.skip = 0
+		n.inLog.skip = 0
 	}
 	g.mu.Unlock()
 
@@ -176,7 +176,7 @@ func (g *Group) expect(out []outgoing) {
 	for _, o := range out {
 		if o.idle {
 			idle |= 1 << uint(o.node)
-			if g.nodes[o.node].polled.Load() == o.conn {
+			if g.nodes[o.node].polled.conn.Load() == o.conn {
 				polled |= 1 << uint(o.node)
 			}
 		}
@@ -200,13 +200,13 @@ const (
 )
 
 // yield lets other goroutines run, unless a yield took too long a moment ago.
-func (g *Group) yield() {
-	begun := g.now()
-	if begun < time.Duration(g.flusher.yieldAfter.Load()) {
+func (f *flusher) yield() {
+	begun := time.Since(f.made)
+	if begun < time.Duration(f.yieldAfter.Load()) {
 		return
 	}
 	runtime.Gosched()
-	if now := g.now(); now-begun > slowYield {
-		g.flusher.yieldAfter.Store(int64(now + yieldPause))
+	if now := time.Since(f.made); now-begun > slowYield {
+		f.yieldAfter.Store(int64(now + yieldPause))
 	}
 }

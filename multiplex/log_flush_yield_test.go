@@ -23,19 +23,19 @@ func TestYieldStopsWhereOthersCompute(t *testing.T) {
 	}()
 	defer func() { stop.Store(true); <-done }()
 
-	g := &Group{config: new(Config), epoch: time.Now()}
+	g := &Group{config: new(Config), epoch: time.Now(), flusher: newFlusher(0)}
 	for g.flusher.yieldAfter.Load() == 0 { // until a yield was slow
-		g.yield()
+		g.flusher.yield()
 		require.Less(t, g.now(), 30*time.Second, "no yield takes long")
 	}
 	begun := g.now()
 	for range 1000 {
-		g.yield()
+		g.flusher.yield()
 	}
 	// Each yield takes the other's time slice, so a thousand would take ten
 	// seconds.
 	require.Less(t, g.now()-begun, 2*time.Second, "a thousand yields that are not made")
 	g.flusher.yieldAfter.Store(int64(g.now()))
-	require.Eventually(t, func() bool { g.yield(); return g.flusher.yieldAfter.Load() > int64(g.now()) }, 30*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { g.flusher.yield(); return g.flusher.yieldAfter.Load() > int64(g.now()) }, 30*time.Second, time.Millisecond,
 		"it is tried again afterwards")
 }

@@ -13,7 +13,7 @@ import "slices"
 // gets its place, by what all live nodes support at that moment. A later join
 // cannot make it wrong: a node that joins begins at the head of the log, behind
 // every round and byte queued before, so its first command comes after
-// agreeLocked has dropped a form that it lacks. If a node later loses the
+// agree has dropped a form that it lacks. If a node later loses the
 // command, or the user the right to it, an error reply shows that; see
 // errorToNative.
 
@@ -24,47 +24,46 @@ func (g *Group) NativeForm(kind *ReleaseKind) string {
 	g.made()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if f := g.formForLocked(kind.Native); f != nil {
+	if f := g.forms.first(kind.Native); f != nil {
 		return f.Name
 	}
 	return ""
 }
 
-// agreeLocked computes which steps of the handshake all live nodes accepted,
-// and so which forms they share. It must be called after each change of live,
-// before the mutex is released, so that a form is dropped before a node without
-// it gets its first command (R25).
-func (g *Group) agreeLocked() {
-	g.accepted = nil
-	for i, n := range g.nodes {
+// agree computes which steps of the handshake all live nodes accepted, and so
+// which forms they share. It must be called after each change of live, before
+// the mutex is released, so that a form is dropped before a node without it
+// gets its first command (R25).
+func (a *agreed) agree(nodes []*node, live Set) {
+	a.accepted = nil
+	for i, n := range nodes {
 		switch {
-		case !g.live.Has(i):
-		case g.accepted == nil:
-			g.accepted = append([]string{}, n.server.Accepted...)
+		case !live.Has(i):
+		case a.accepted == nil:
+			a.accepted = append([]string{}, n.server.Accepted...)
 		default:
-			g.accepted = slices.DeleteFunc(g.accepted, func(step string) bool {
+			a.accepted = slices.DeleteFunc(a.accepted, func(step string) bool {
 				return !slices.Contains(n.server.Accepted, step)
 			})
 		}
 	}
 }
 
-// formForLocked returns the first of several forms that all live nodes support,
-// or nil.
-func (g *Group) formForLocked(native []Form) *Form {
+// first returns the first of several forms that all live nodes support, or nil.
+func (a *agreed) first(native []Form) *Form {
 	for i := range native {
-		if f := &native[i]; slices.Contains(g.accepted, f.Name) && !slices.Contains(g.banned, f.Name) {
+		if f := &native[i]; slices.Contains(a.accepted, f.Name) && !slices.Contains(a.banned, f.Name) {
 			return f
 		}
 	}
 	return nil
 }
 
-// formOfLocked returns the form in which a round goes into the log. A round
-// whose key is not known goes as it is.
-func (g *Group) formOfLocked(r *round) *Form {
+// of returns the form in which a round goes into the log. A round whose key is
+// not known goes as it is.
+func (a *agreed) of(r *round) *Form {
 	if r.key.To == 0 {
 		return nil
 	}
-	return g.formForLocked(r.verb.native)
+	return a.first(r.verb.native)
 }

@@ -425,8 +425,8 @@ func TestCureOfASurpriseFails(t *testing.T) {
 		reader.Commit(copy(reader.Space(), surprises["unknown"].reply+"\r\n"))
 		v, ok, err := reader.Next()
 		require.True(t, ok && err == nil)
-		require.False(t, n.errorToNative(r, v), "no room: the reply counts as a refusal")
-		require.NoError(t, n.handleReply(r, nil, v))
+		require.False(t, n.reader.errorToNative(r, v), "no room: the reply counts as a refusal")
+		require.NoError(t, n.reader.handleReply(r, nil, v))
 		c.group.mu.Lock()
 		n.lane.queued = nil
 		require.Len(t, n.ledger.Debts, 1)

@@ -31,13 +31,13 @@ func (g *Group) packLocked() {
 // with the same merger and no native form, with up to maxMerged keys.
 func (g *Group) alikeLocked(rounds []*round) int {
 	first := rounds[0]
-	if g.formOfLocked(first) != nil {
+	if g.forms.of(first) != nil {
 		return 1
 	}
 	n, keys := 1, first.key.count()
 	for ; n < len(rounds) && rounds[n].verb.merger == first.verb.merger; n++ {
 		r := rounds[n]
-		if r.verb != first.verb && g.formOfLocked(r) != nil {
+		if r.verb != first.verb && g.forms.of(r) != nil {
 			break
 		}
 		if keys += r.key.count(); keys > maxMerged {

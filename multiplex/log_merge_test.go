@@ -255,7 +255,7 @@ func TestMergedCommandsCountTheirKeys(t *testing.T) {
 		for i, keys := range c.keys {
 			rounds = append(rounds, &round{verb: kinds[c.kinds[i]].verb(), kept: kept{key: Part{To: 1, Keys: keys}}})
 		}
-		assert.Equal(t, c.n, (&Group{config: new(Config), agreed: agreed{accepted: []string{"native"}}}).alikeLocked(rounds), "%v", c)
+		assert.Equal(t, c.n, (&Group{config: new(Config), forms: agreed{accepted: []string{"native"}}}).alikeLocked(rounds), "%v", c)
 		assert.Equal(t, c.without, new(Group).alikeLocked(rounds), "%v", c)
 	}
 }

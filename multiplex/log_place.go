@@ -11,7 +11,7 @@ func (g *Group) placeLocked(r *round, command []byte) bool {
 		return false
 	}
 	g.log.claims = g.log.claims || !r.verb.releases
-	r.form = g.formOfLocked(r)
+	r.form = g.forms.of(r)
 	if r.verb.telling(r.form) && r.texts == nil {
 		r.texts = new(texts)
 	}
@@ -59,7 +59,7 @@ func (g *Group) discountLocked(r *round) Set {
 	}
 	for i, n := range g.nodes {
 		if void.Has(i) {
-			r.causes[i].Store(n.causeLocked())
+			r.causes[i].Store(n.reporter.causeLocked())
 			r.blamed.Store(true)
 		}
 	}

@@ -197,8 +197,8 @@ var flushed = &fault{err: fmt.Errorf("%w: the server lost all its keys a moment 
 // and grant what another client holds. So what it grants from then on does not
 // count until a look, of which every reply came after the null, has found its
 // seal and its history as they were (R23).
-func (n *node) pushed(v resp.Value) error {
-	all, err := n.group.tracker.pushed(n, v)
+func (n *reader) pushed(v resp.Value) error {
+	all, err := n.group.tracker.pushed(n.node, v)
 	if err != nil || !all || !n.group.config.sealed() {
 		return err
 	}
@@ -210,7 +210,7 @@ func (n *node) pushed(v resp.Value) error {
 }
 
 // explainLocked ends the doubt that a null began; see host.Looked.
-func (n *node) explainLocked() {
+func (n *reader) explainLocked() {
 	switch {
 	case n.voids < math.MaxUint64:
 	case n.group.members.Doubted.Has(n.index):

@@ -22,33 +22,33 @@ type node struct {
 	index int
 	addr  string // without credentials
 
-	dialer // owned by the node's goroutine
-
-	// The following are guarded by the group's mutex; for life, conn and server
-	// see above.
+	dialer   dialer
+	reader   reader
+	reporter reporter
 	standing
+	progress
+
+	// The following are guarded by the group's mutex; for conn and server see
+	// above.
 	conn   *conn.Conn
 	server conn.Server
 	ledger pure.Ledger
 	lane   lane
-	attachment
-	silence silence
-	idle    idleness
-	remarks remarks
-	why     explained // of its missing votes, while it is up
-
-	progress
-	pollSide
-	reader
-	// previous is written under the group's mutex by the owner goroutine. The
-	// goroutine that reads the connection may read it without the mutex.
+	inLog  attachment
+	// previous is written by the owner goroutine alone. The goroutine that reads
+	// the connection may read it without the mutex.
 	previous previous
+	silence  silence
+	idle     idleness
 
+	polled   pollSide
 	counters counters // see there for its guards
 }
 
-// A dialer is what the node's goroutine needs to connect.
+// A dialer connects a node. Only the node's goroutine calls its methods, and
+// uses what it has.
 type dialer struct {
+	*node
 	config conn.Config
 	// protocol is as configured. That of config changes when a node turns out
 	// to speak RESP2 only.
@@ -60,12 +60,12 @@ type dialer struct {
 	divided  bool             // one of them came back
 }
 
-// A standing is the stage of the node's life, and what was reported of it.
+// A standing is the stage of the node's life. The group's mutex guards it; for
+// life see node.
 type standing struct {
 	life  pure.Life
-	fault *fault  // why the node is not up
-	tried bool    // an attempt to connect has ended
-	told  telling // what was reported last
+	fault *fault // why the node is not up
+	tried bool   // an attempt to connect has ended
 }
 
 // An attachment is what the log must know of a connection.
@@ -82,8 +82,8 @@ type attachment struct {
 // A progress is how far a connection has come: cursors (see broadcast) and
 // times. They are read without the mutex.
 type progress struct {
-	// answered moves after the votes (docs/internals/design.md, "The vote comes
-	// before the cursor moves"), a batch of replies at a time.
+	// answered moves after the votes (docs/design.md, "The vote comes before
+	// the cursor moves"), a batch of replies at a time.
 	answered, sent atomic.Uint64
 	laneNext       atomic.Uint64 // the lane's front
 	replyTime      atomic.Int64  // smoothed, nanoseconds; written by the reader
@@ -95,17 +95,18 @@ type progress struct {
 // A pollSide passes the connection from the node's goroutine to the poller and
 // back.
 type pollSide struct {
-	// polled is the connection that the poller reads, or nil if the node's
-	// goroutine reads it or there is none.
-	polled  atomic.Pointer[conn.Conn]
+	// conn is what the poller reads. It is nil if the node's goroutine reads, or
+	// there is no connection.
+	conn    atomic.Pointer[conn.Conn]
 	ended   chan error // gives the connection back
 	adopted bool       // owned by the node's goroutine
 }
 
-// A reader is owned by the goroutine that reads the connection. From
-// adoptLocked to handBack that is the one that has the poller's role, otherwise
-// the node's own.
+// A reader takes a node's replies. Only the goroutine that reads the connection
+// calls its methods, and uses what it has. From adoptLocked to handBack that is
+// the one that has the poller's role, otherwise the node's own.
 type reader struct {
+	*node
 	pos     uint64 // the round whose reply comes next; never before answered
 	ring    *ring  // of the log, when the bytes came
 	replies uint64 // how many have come on this connection
@@ -115,11 +116,19 @@ type reader struct {
 	guessed bool
 	refusal refusal
 	votes   [maxMerged]Vote // on the parts of a carrier
-	// voids is zero, or set since the server said that all its keys went. What it
-	// grants to rounds before that position does not count, nor to a round whose
-	// command is repeated (lookout_track.go).
+	// voids is zero, or set since the server said that all its keys went. What
+	// it grants to rounds before that position does not count, nor to a round
+	// whose command is repeated (lookout_track.go).
 	voids    uint64
 	repeated bool
+}
+
+// A reporter says what is the matter with a node. The group's mutex guards it.
+type reporter struct {
+	*node
+	told    telling   // what was reported last
+	remarks remarks   // what is noteworthy
+	why     explained // of its missing votes, while it is up
 }
 
 // blame returns the error that names this node and the cause of its missing

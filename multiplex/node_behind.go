@@ -32,7 +32,7 @@ var askAlive = resp.AppendCommand(nil, "PING")
 
 // lookBehindOnce starts the look beside the first connection, unless there is
 // nothing to compare. Joining does not wait for it.
-func (n *node) lookBehindOnce() {
+func (n *dialer) lookBehindOnce() {
 	if !n.group.config.LookBehind || n.looked || n.server.RunID == "" || n.config.Network == "unix" {
 		return
 	}
@@ -45,7 +45,7 @@ func (n *node) lookBehindOnce() {
 // lookBehind dials the node once more, at each address of its name, and warns
 // if another server answers. It ends with the group, and otherwise when one
 // attempt to connect would.
-func (n *node) lookBehind(c *conn.Conn, config conn.Config) {
+func (n *dialer) lookBehind(c *conn.Conn, config conn.Config) {
 	ctx, cancel := n.patience()
 	defer cancel()
 	ours := c.Server().RunID
@@ -95,13 +95,13 @@ func endpointsBehind(ctx context.Context, config *conn.Config) []conn.Endpoint {
 
 // warnOfOther records that the node's name leads to two servers, and reports
 // it.
-func (n *node) warnOfOther(ours, theirs, at string) {
+func (n *dialer) warnOfOther(ours, theirs, at string) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n.remarks.other = fmt.Sprintf("leads to several servers: this client reached the one with run id %s, and another connection to %s reached %s; "+
+	n.reporter.remarks.other = fmt.Sprintf("leads to several servers: this client reached the one with run id %s, and another connection to %s reached %s; "+
 		"two clients can hold one lock (let the name or proxy lead to one server, and name each server by its own)", ours, at, theirs)
-	n.tellWarningsLocked()
+	n.reporter.tellWarningsLocked()
 }
 
 // returned reports whether a server that shook hands has a run id that this

@@ -132,7 +132,7 @@ func TestARunIDThatComesBackIsRefused_R22(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			require.Equal(t, Up, b.status(0).State)
 		}
-		assert.Len(t, b.group.nodes[0].former, mostFormer)
+		assert.Len(t, b.group.nodes[0].dialer.former, mostFormer)
 	})
 }
 

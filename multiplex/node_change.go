@@ -8,7 +8,7 @@ import (
 
 // tellLocked reports the node's state to OnChange, unless it was reported
 // already.
-func (n *node) tellLocked() {
+func (n *reporter) tellLocked() {
 	if n.group.config.OnChange == nil {
 		return
 	}
@@ -42,12 +42,12 @@ func (n *node) tellLocked() {
 // the causes of others.
 func (g *Group) tellAllLocked() {
 	for _, n := range g.nodes {
-		n.tellLocked()
+		n.reporter.tellLocked()
 	}
 }
 
 // tellQuarantineLocked reports why the votes of a node that is up do not count.
-func (n *node) tellQuarantineLocked() {
+func (n *reporter) tellQuarantineLocked() {
 	g := n.group
 	g.members.Renew(n.index)
 	_, why := g.members.Left(n.index, g.now())
@@ -62,7 +62,7 @@ func (n *node) tellQuarantineLocked() {
 }
 
 // reportLocked calls OnChange, if it is set and the cause is new.
-func (n *node) reportLocked(news News, cause string, why error) {
+func (n *reporter) reportLocked(news News, cause string, why error) {
 	listener := n.group.config.OnChange
 	if listener == nil || !n.told.outdated(cause) {
 		return
@@ -74,7 +74,7 @@ func (n *node) reportLocked(news News, cause string, why error) {
 
 // tellWarningsLocked reports new warnings of a node whose state was reported
 // before. Otherwise they come with the report of its state.
-func (n *node) tellWarningsLocked() {
+func (n *reporter) tellWarningsLocked() {
 	listener := n.group.config.OnChange
 	if listener == nil || n.told.news != NewsUp && n.told.news != NewsQuarantined {
 		return
@@ -91,7 +91,7 @@ func (n *node) tellWarningsLocked() {
 }
 
 // changeLocked returns the report of a state, with the warnings that are new.
-func (n *node) changeLocked(news News, cause string, why error) Change {
+func (n *reporter) changeLocked(news News, cause string, why error) Change {
 	change := Change{Node: n.index, Addr: n.addr, News: news, Cause: cause, Err: why, At: time.Now()}
 	if news == NewsUp || news == NewsQuarantined {
 		if all := n.warningsLocked(); !slices.Equal(all, n.told.warnings) {

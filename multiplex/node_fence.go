@@ -84,7 +84,7 @@ const openingTimeout = 5 * time.Second
 // patience bounds each exchange before the join, so that a server that shook
 // hands and then stopped does not hold the node's goroutine (R26).
 func (n *node) patience() (context.Context, context.CancelFunc) {
-	limit := cmp.Or(n.config.Endpoint.DialTimeout, openingTimeout)
+	limit := cmp.Or(n.dialer.config.Endpoint.DialTimeout, openingTimeout)
 	// The error must not match a caller's own deadline.
 	return context.WithTimeoutCause(n.group.life.stopped, limit, ErrSilent)
 }

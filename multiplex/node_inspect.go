@@ -23,7 +23,7 @@ func (n *node) inspect(c *conn.Conn) error {
 	if g.config.sealed() {
 		n.inspectFlushes(q.Add)
 	}
-	g.members.Inspect(n.index, q, func() { n.remarks.add(WarnForgetful) })
+	g.members.Inspect(n.index, q, func() { n.reporter.remarks.add(WarnForgetful) })
 	if g.config.MaxTTL > 0 && g.config.Durable.Has(n.index) {
 		q.Add(infoPersistence, n.inspectDurable)
 	}
@@ -44,7 +44,7 @@ func (n *node) inspectDurable(v resp.Value) error {
 	}
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
-	n.remarks.add(warnNotDurable)
+	n.reporter.remarks.add(warnNotDurable)
 	return nil
 }
 

@@ -21,12 +21,13 @@ func newNode(g *Group, index int, config conn.Config) *node {
 		dialer:   dialer{config: config, protocol: config.Endpoint.Protocol},
 		standing: standing{life: pure.NewLife(), fault: &fault{err: ErrConnecting}},
 	}
+	n.dialer.node, n.reader.node, n.reporter.node = n, n, n
 	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.DriftFactor}
 	n.laneNext.Store(noLane)
-	n.ended = make(chan error, 1)
-	n.config.Admit = g.config.Allow.check
-	if n.config.Limits == (resp.Limits{}) {
-		n.config.Limits = openingLimits
+	n.polled.ended = make(chan error, 1)
+	n.dialer.config.Admit = g.config.Allow.check
+	if n.dialer.config.Limits == (resp.Limits{}) {
+		n.dialer.config.Limits = openingLimits
 	}
 	return n
 }
@@ -37,7 +38,7 @@ func (n *node) run() {
 	for {
 		switch act {
 		case pure.ToDial:
-			act = n.dial()
+			act = n.dialer.dial()
 		case pure.ToFence:
 			act = n.fence()
 		case pure.ToPay:
@@ -78,7 +79,7 @@ func (n *node) stepLocked(e pure.LifeEvent) pure.LifeAction {
 	n.life, act = n.life.On(e, n.group.now(), rand.Float64())
 	first := !n.tried
 	n.tried = n.tried || n.life.State == Down || n.life.State == Up
-	n.tellLocked()
+	n.reporter.tellLocked()
 	if first && n.life.State == Down {
 		n.group.tellAllLocked()
 	}
@@ -100,7 +101,7 @@ func (n *node) rest() pure.LifeAction {
 
 // dial connects and shakes hands; Allow.check decides whether the server may
 // take part.
-func (n *node) dial() pure.LifeAction {
+func (n *dialer) dial() pure.LifeAction {
 	n.group.mu.Lock()
 	n.counters.dials++
 	n.group.mu.Unlock()
@@ -129,19 +130,19 @@ func (n *node) dial() pure.LifeAction {
 	n.idle.learn(n.server.RunID == c.Server().RunID, n.group.config.ProbeAfter, n.group.now())
 	n.conn, n.server = c, *c.Server()
 	n.group.members.Met(n.index, &n.server, n.dialed)
-	n.remarks.meet(n.index, n.group.config, &n.server)
+	n.reporter.remarks.meet(n.index, n.group.config, &n.server)
 	// Without a guess the first votes of a distant node would all be too late
 	// (R6).
 	if n.replyTime.Load() == 0 {
 		n.replyTime.Store(int64(c.RoundTrip()))
-		n.guessed = true
+		n.reader.guessed = true
 	}
 	n.counters.connects++
 	n.lookBehindOnce()
 	return n.stepLocked(pure.Dialed)
 }
 
-func (n *node) dialFailed(err error) pure.LifeAction {
+func (n *dialer) dialFailed(err error) pure.LifeAction {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	n.counters.dialFailures++
@@ -180,32 +181,32 @@ func (n *node) join() (pure.LifeAction, bool) {
 	}
 	// The twin joined after this node's handshake. The next handshake tells
 	// them apart.
-	if twin := n.twinOfLocked(&n.server); twin != nil {
+	if twin := n.dialer.twinOfLocked(&n.server); twin != nil {
 		return n.lostLocked(n.conn, sameServer(twin.addr)), true
 	}
 	act := n.stepLocked(pure.Paid)
 	if act != pure.ToServe {
 		return act, true
 	}
-	n.pos, n.replies, n.voids = g.log.head, 0, 0
+	n.reader.pos, n.reader.replies, n.reader.voids = g.log.head, 0, 0
 	n.conn.SetLimits(g.config.Replies)
 	n.answered.Store(g.log.head)
 	n.sent.Store(g.log.head)
-	n.skip = len(g.log.buf)
-	n.attached = true
+	n.inLog.skip = len(g.log.buf)
+	n.inLog.attached = true
 	n.known.Store(true)
 	n.heard.Store(int64(g.now()))
 	g.members.Judge(n.index, g.now())
 	g.live |= setOf(n.index)
-	g.agreeLocked()
-	n.adopted = g.poller != nil && g.poller.adoptLocked(n)
+	g.forms.agree(g.nodes, g.live)
+	n.polled.adopted = g.poller != nil && g.poller.adoptLocked(n)
 	// The watch checks that the poll role is taken, and pays debts that came
 	// meanwhile.
 	g.wakeWatchAtLocked(g.now() + tickMost)
 	g.trimLocked()
 	n.payBesideLocked(g.now())
 	g.members.Joined(n.index)
-	n.tellLocked()
+	n.reporter.tellLocked()
 	return act, true
 }
 
@@ -213,8 +214,8 @@ func (n *node) join() (pure.LifeAction, bool) {
 // waits for that, and then buries it.
 func (n *node) serve() pure.LifeAction {
 	c := n.conn
-	if n.adopted {
-		return n.bury(c, <-n.ended)
+	if n.polled.adopted {
+		return n.bury(c, <-n.polled.ended)
 	}
 	for {
 		if err := c.Fill(); err != nil {
@@ -222,7 +223,7 @@ func (n *node) serve() pure.LifeAction {
 		}
 		now := n.group.now()
 		n.heard.Store(int64(now))
-		if err := n.drain(c, now); err != nil {
+		if err := n.reader.drain(c, now); err != nil {
 			c.Break(err)
 			return n.bury(c, err)
 		}
@@ -239,14 +240,14 @@ func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	why := ended(cause)
 	g.mu.Lock()
 	n.unliveLocked(cause)
-	end := n.limit
+	end := n.inLog.limit
 	g.mu.Unlock()
 
-	owing := n.pos < n.sent.Load()
+	owing := n.reader.pos < n.sent.Load()
 	_ = c.Close()
 	g.tracker.lost(n)
-	for ; n.pos < end; n.pos++ {
-		n.fail(g.log.ring.Load().at(n.pos), why)
+	for ; n.reader.pos < end; n.reader.pos++ {
+		n.fail(g.log.ring.Load().at(n.reader.pos), why)
 	}
 
 	g.mu.Lock()
@@ -255,7 +256,7 @@ func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	owing = owing || len(n.lane.awaited) > 0
 	n.abandonLaneLocked(why)
 	n.answered.Store(end)
-	n.attached = false
+	n.inLog.attached = false
 	n.conn = nil
 	g.members.Ended(n.index)
 	n.counters.ended++
@@ -278,9 +279,9 @@ func (n *node) unliveLocked(cause error) {
 		return // it was shed before
 	}
 	g.live &^= setOf(n.index)
-	g.agreeLocked()
+	g.forms.agree(g.nodes, g.live)
 	g.members.Parted(n.index)
-	n.limit = g.log.head
+	n.inLog.limit = g.log.head
 	n.fault = ended(&downError{cause})
 }
 
@@ -333,6 +334,6 @@ func (n *node) lostLocked(c *conn.Conn, cause error) pure.LifeAction {
 	n.group.members.Ended(n.index)
 	n.counters.ended++
 	n.countDeathLocked(cause)
-	n.fault = &fault{err: &downError{cause}, tried: n.dialed}
+	n.fault = &fault{err: &downError{cause}, tried: n.dialer.dialed}
 	return n.stepLocked(pure.DialFailed)
 }

@@ -91,7 +91,7 @@ func (r *remarks) add(warning string) { r.of = append(r.of, warning) }
 
 // warningsLocked lists what is noteworthy about the node. The slice is the
 // caller's.
-func (n *node) warningsLocked() []string {
+func (n *reporter) warningsLocked() []string {
 	all := slices.Clone(n.remarks.of)
 	if n.group.members.Renamed(n.index) {
 		all = append(all, warnRenamed)

@@ -25,7 +25,7 @@ const longestSaid = 200
 
 // refusalOf returns the cause for an error reply to a round: a RefusalError,
 // and what the node said (R31).
-func (n *node) refusalOf(v resp.Value) *fault {
+func (n *reader) refusalOf(v resp.Value) *fault {
 	f := &n.refusal
 	said := v.Bytes()[:min(len(v.Bytes()), longestSaid)]
 	if f.fault == nil || !bytes.Equal(f.said, said) {
@@ -36,7 +36,7 @@ func (n *node) refusalOf(v resp.Value) *fault {
 }
 
 // worded returns a RefusalError with the node's words.
-func (n *node) worded(v resp.Value) error {
+func (n *reader) worded(v resp.Value) error {
 	refusal := &RefusalError{Class: conn.ClassOf(v)}
 	if n.conn == nil {
 		return refusal
@@ -60,17 +60,17 @@ func hasMoved(v resp.Value) bool {
 // warnOfMove adds to the node's warnings that a slot moved away, once for each
 // connection, and reports it: the other nodes may still be a quorum, so that
 // nothing else would tell.
-func (n *node) warnOfMove(why *fault) {
+func (n *reader) warnOfMove(why *fault) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	warned := slices.ContainsFunc(n.remarks.of, func(w string) bool { return strings.HasPrefix(w, warnMoved) })
+	warned := slices.ContainsFunc(n.reporter.remarks.of, func(w string) bool { return strings.HasPrefix(w, warnMoved) })
 	if warned || !g.live.Has(n.index) {
 		return
 	}
-	n.remarks.add(warnMoved + errtext.Text(why.err))
-	n.told.cause = warnMoved // so that it is reported
-	n.tellLocked()
+	n.reporter.remarks.add(warnMoved + errtext.Text(why.err))
+	n.reporter.told.cause = warnMoved // so that it is reported
+	n.reporter.tellLocked()
 }
 
 // warnMoved begins the warning about a slot that moved away.

@@ -13,7 +13,7 @@ import (
 
 // drain handles every reply that was received by the given time. An error means
 // that the connection must die: nothing is ever skipped to resynchronise (R16).
-func (n *node) drain(c *conn.Conn, now time.Duration) error {
+func (n *reader) drain(c *conn.Conn, now time.Duration) error {
 	n.sampled = false
 	n.ring = n.group.log.ring.Load() // has all rounds that these bytes answer
 	defer n.counters.publish()
@@ -42,7 +42,7 @@ func (n *node) drain(c *conn.Conn, now time.Duration) error {
 // reply. The server may be a master again before the next command, and would
 // grant it without the locks that it knew: so what is in flight must not count,
 // and the next handshake says what became of the server (R23).
-func (n *node) demotedBy(v resp.Value) error {
+func (n *reader) demotedBy(v resp.Value) error {
 	if class := conn.ClassOf(v); class != conn.ClassReadOnly && class != conn.ClassMasterDown || n.group.config.Allow.Replica {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (n *node) demotedBy(v resp.Value) error {
 // never requested on this connection (R16), and pushes only where keys are
 // tracked (lookout_track.go). A reply that came before its command was sent
 // answers nothing (R16), even if it is read after that.
-func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
+func (n *reader) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	if v.Type() == resp.Push {
 		return n.pushed(v)
 	}
@@ -79,7 +79,7 @@ func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	}
 	if !n.sampled {
 		n.sampled = true
-		if n.polled.Load() == nil || n.group.poller.timely(r) {
+		if n.polled.conn.Load() == nil || n.group.poller.timely(r) {
 			// now is the batch's time, and a round may be younger.
 			n.sample(max(0, now-r.at))
 		}
@@ -95,7 +95,7 @@ func (n *node) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 
 // sample updates the smoothed reply time. d counts from when the round was
 // queued, so it includes the wait for the flush.
-func (n *node) sample(d time.Duration) {
+func (n *reader) sample(d time.Duration) {
 	old := time.Duration(n.replyTime.Load())
 	if n.guessed {
 		old, n.guessed = 0, false
@@ -107,7 +107,7 @@ func (n *node) sample(d time.Duration) {
 // was sent, nil if it was sent as given. A release that was not answered by an
 // integer becomes a debt (R8). An error means that the reply cannot answer the
 // round (R16).
-func (n *node) handleReply(r *round, form *Form, v resp.Value) error {
+func (n *reader) handleReply(r *round, form *Form, v resp.Value) error {
 	if v.IsError() {
 		why := n.refusalOf(v)
 		n.counters.countError(conn.ClassOf(v))
@@ -143,7 +143,7 @@ var errResults = errors.New("not one result for each key of what was merged")
 // handleMerged turns the array that answers a carrier into this node's vote on
 // each part. It checks the whole array before the first vote, since a reply
 // that cannot be the answer is no vote (R16).
-func (n *node) handleMerged(r *round, v resp.Value) error {
+func (n *reader) handleMerged(r *round, v resp.Value) error {
 	if v.Type() != resp.Array || v.IsNull() || v.Len() != keysOf(r.parts) {
 		return fmt.Errorf("%w: %w", ErrUnexpected, errResults)
 	}
@@ -181,7 +181,7 @@ func together(votes []Vote) Vote {
 }
 
 // acceptVote counts a vote that the node gave.
-func (n *node) acceptVote(r *round, vote Vote) {
+func (n *reader) acceptVote(r *round, vote Vote) {
 	if n.previous.unfenced.End > 0 && n.previous.unfenced.Has(r.receipt.Pos) && r.owedBy(n.index) {
 		n.doubt(r)
 	}
@@ -205,7 +205,7 @@ func (n *node) acceptVote(r *round, vote Vote) {
 // judgeRestored returns the vote of a node that set a missing key again. If the
 // node is quarantined, or was when the round got its place, it grants nothing
 // (R10, R23).
-func (n *node) judgeRestored(r *round) Vote {
+func (n *reader) judgeRestored(r *round) Vote {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -217,7 +217,7 @@ func (n *node) judgeRestored(r *round) Vote {
 
 // failVote counts an error as a failed vote. A release is then owed and tried
 // again soon (R8), unless the key is gone from this node.
-func (n *node) failVote(r *round, why *fault, gone bool) {
+func (n *reader) failVote(r *round, why *fault, gone bool) {
 	if !gone && r.owedBy(n.index) {
 		n.group.mu.Lock()
 		n.oweLocked(r, n.group.now()+pure.RefusedFirst)
@@ -228,7 +228,7 @@ func (n *node) failVote(r *round, why *fault, gone bool) {
 
 // recordVote gives this node's vote to a round and counts it. The caller must be the
 // goroutine that reads this node.
-func (n *node) recordVote(r *round, v Vote, why *fault) {
+func (n *reader) recordVote(r *round, v Vote, why *fault) {
 	b := &n.counters.batch
 	if !r.vote(n.index, v, why) {
 		b.late++
@@ -251,7 +251,7 @@ func (n *node) recordVote(r *round, v Vote, why *fault) {
 var keyFault = &fault{err: &RefusalError{Class: conn.ClassOther}}
 
 // laneReply passes a reply to the lane entry that it answers.
-func (n *node) laneReply(v resp.Value) error {
+func (n *reader) laneReply(v resp.Value) error {
 	n.group.mu.Lock()
 	e := n.lane.pop()
 	n.laneNext.Store(n.lane.front())
@@ -292,7 +292,7 @@ func (n *node) laneReply(v resp.Value) error {
 
 // floorLost takes in that a node granted a number without a floor. It returns
 // the cause of the vote that failed for that.
-func (n *node) floorLost() *fault {
+func (n *reader) floorLost() *fault {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	return faultOf(n.group.members.LostFloor(n.index))
@@ -300,7 +300,7 @@ func (n *node) floorLost() *fault {
 
 // disbelieve takes in that a node refused a claim for a reason that cannot be
 // true (R33). It returns the cause of the vote that failed for that.
-func (n *node) disbelieve(r *round) *fault {
+func (n *reader) disbelieve(r *round) *fault {
 	if !r.verb.numbered {
 		return placeBeyond
 	}

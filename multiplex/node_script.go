@@ -58,7 +58,7 @@ func (n *node) loadScriptsLocked() bool {
 // connection, whether or not a caller still waits (R24), unless it is a claim
 // (R8). If the node lacks the command, or denies it to us, the whole group
 // drops the form at once, until this node shakes hands again.
-func (n *node) errorToNative(r *round, v resp.Value) bool {
+func (n *reader) errorToNative(r *round, v resp.Value) bool {
 	class := conn.ClassOf(v)
 	switch class {
 	case conn.ClassWrongType:
@@ -81,14 +81,14 @@ func (n *node) dropForm(f *Form) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n.server.Accepted = slices.DeleteFunc(slices.Clone(n.server.Accepted), func(step string) bool { return step == f.Name })
-	g.agreeLocked()
+	g.forms.agree(g.nodes, g.live)
 }
 
 // banForm makes the group leave a form of claims for good if its reply could
 // not be read. The reply is a text that any program may have written, and one
 // that is longer than a reply may be ends the connection (R32): another claim
 // of the same key must not end the next one.
-func (n *node) banForm() {
+func (n *reader) banForm() {
 	if n.laneNext.Load() == n.pos || n.pos >= n.sent.Load() {
 		return // the reply was another's, or nothing was asked
 	}
@@ -99,7 +99,7 @@ func (n *node) banForm() {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.banned = append(g.banned, f.Name)
+	g.forms.banned = append(g.forms.banned, f.Name)
 }
 
 // isSyntaxError reports whether an error says that the server knows the command

@@ -103,7 +103,7 @@ func (c *cluster) load(callers, each int) (most int) {
 		case <-time.After(ms / 2):
 		}
 		c.group.mu.Lock()
-		if last := c.group.nodes[len(c.nodes)-1]; last.attached {
+		if last := c.group.nodes[len(c.nodes)-1]; last.inLog.attached {
 			most = max(most, int(c.group.fastestLocked()-last.answered.Load()))
 		}
 		c.group.mu.Unlock()

@@ -48,14 +48,14 @@ func (p *proof) call() []byte { return resp.AppendCommand(nil, "EVALSHA", p.dige
 // twinOfLocked returns a node with a vote that has the run id of server, to
 // which a connection of this node leads, and that was not told apart from it.
 // It returns nil if there is none.
-func (n *node) twinOfLocked(server *conn.Server) *node {
+func (n *dialer) twinOfLocked(server *conn.Server) *node {
 	g := n.group
 	if server.RunID == "" || g.config.Allow.SameServer {
 		return nil
 	}
 	for i, twin := range g.nodes {
 		p := n.proofs[i]
-		if twin != n && g.live.Has(i) && twin.server.RunID == server.RunID && (p == nil || p.twin != twin.conn || !p.apart) {
+		if twin != n.node && g.live.Has(i) && twin.server.RunID == server.RunID && (p == nil || p.twin != twin.conn || !p.apart) {
 			return twin
 		}
 	}
@@ -64,7 +64,7 @@ func (n *node) twinOfLocked(server *conn.Server) *node {
 
 // tellApart proves that a connection that shook hands leads to a server other
 // than those of the nodes with a vote. An error is a reason to refuse the node.
-func (n *node) tellApart(c *conn.Conn) error {
+func (n *dialer) tellApart(c *conn.Conn) error {
 	g := n.group
 	for _, p := range n.proofs {
 		if p != nil {
@@ -93,7 +93,7 @@ func (n *node) tellApart(c *conn.Conn) error {
 
 // prove tells the node apart from one twin, or gives the twin up. An error is a
 // reason to refuse the node.
-func (n *node) prove(c *conn.Conn, twin *node, p *proof) error {
+func (n *dialer) prove(c *conn.Conn, twin *node, p *proof) error {
 	ctx, cancel := n.patience()
 	defer cancel()
 	if !twin.says(ctx, p.twin, p.load(), p.digest) {

@@ -187,7 +187,7 @@ func (p *poller) read(events []conn.Event) {
 	now := p.group.now()
 	for _, e := range events {
 		n := p.group.nodes[e.ID]
-		c := n.polled.Load()
+		c := n.polled.conn.Load()
 		if c == nil {
 			continue // handBack has run, and the event is of before
 		}
@@ -201,20 +201,20 @@ func (p *poller) read(events []conn.Event) {
 	}
 	for ; unfinished != 0; unfinished &= unfinished - 1 {
 		n := p.group.nodes[bits.TrailingZeros16(uint16(unfinished))]
-		if c := n.polled.Load(); c != nil {
+		if c := n.polled.conn.Load(); c != nil {
 			p.turn(n, c, now)
 		}
 	}
 	p.fresh = true // from now on nothing stays unread for long
 	if int64(now) >= p.group.watcher.at.Load() {
-		p.group.tick() // see Group.slack
+		p.group.tick() // see watcher.slack
 	}
 }
 
 // turn reads from one node and records whether something is left for its next
 // turn.
 func (p *poller) turn(n *node, c *conn.Conn, now time.Duration) {
-	if n.readNow(c, now) {
+	if n.reader.readNow(c, now) {
 		p.unfinished |= setOf(n.index)
 	}
 }
@@ -270,11 +270,11 @@ func (p *poller) serveOnce() {
 		p.read(events)
 		return
 	}
-	g.yield()
+	g.flusher.yield()
 	g.holdFlush()
 	p.read(events)
-	g.yield() // another processor may need time to wake up
-	g.gather()
+	g.flusher.yield() // another processor may need time to wake up
+	g.flusher.gather()
 	g.flushHeld()
 }
 
@@ -289,10 +289,10 @@ func (p *poller) handAllBack() {
 	}
 	now := p.group.now()
 	for _, n := range p.group.nodes {
-		if c := n.polled.Load(); c != nil {
-			n.readNow(c, now)
+		if c := n.polled.conn.Load(); c != nil {
+			n.reader.readNow(c, now)
 		}
-		if c := n.polled.Load(); c != nil {
+		if c := n.polled.conn.Load(); c != nil {
 			// It was shut down, even if no read has found its end.
 			n.handBack(c, conn.ErrClosed)
 		}
@@ -336,12 +336,12 @@ func (g *Group) Polls() (bool, error) {
 
 // adoptLocked gives the node's connection to the poller, if it can be polled.
 func (p *poller) adoptLocked(n *node) bool {
-	if n.config.NetDial != nil {
+	if n.dialer.config.NetDial != nil {
 		return false // such as a connection of the user's NetDial
 	}
-	n.polled.Store(n.conn) // events may come before Add returns
+	n.polled.conn.Store(n.conn) // events may come before Add returns
 	if !p.events.Add(n.conn, n.index) {
-		n.polled.Store(nil)
+		n.polled.conn.Store(nil)
 		return false
 	}
 	p.attached.Add(1)
@@ -357,7 +357,7 @@ const readsPerTurn = 4
 // readNow reads what a node has sent, up to a bound. If more, something may be
 // left, which no further event reports. The caller must have the poller's role,
 // and with it the node's read side.
-func (n *node) readNow(c *conn.Conn, now time.Duration) (more bool) {
+func (n *reader) readNow(c *conn.Conn, now time.Duration) (more bool) {
 	for range readsPerTurn {
 		var err error
 		if more, err = n.group.poller.events.Fill(c); err == nil {
@@ -381,7 +381,7 @@ func (n *node) handBack(c *conn.Conn, cause error) {
 	p := n.group.poller
 	c.Break(cause)
 	p.events.Remove(c)
-	n.polled.Store(nil)
+	n.polled.conn.Store(nil)
 	p.attached.Add(-1)
-	n.ended <- cause
+	n.polled.ended <- cause
 }

@@ -55,7 +55,7 @@ func closeAtAnyTime(t *testing.T, size, rounds int) {
 		require.NoError(t, g.settled())
 		assert.Zero(t, g.poller.attached.Load())
 		for _, n := range g.nodes {
-			assert.Nil(t, n.polled.Load())
+			assert.Nil(t, n.polled.conn.Load())
 		}
 		if t.Failed() {
 			t.Fatalf("round %d: %d callers, %d silent", round, callers, silent)

@@ -32,7 +32,7 @@ func mixedServers(t testing.TB) ([]*redistest.Server, func(*Config)) {
 // polledNodes returns the nodes that the poller reads.
 func (g *Group) polledNodes() (s Set) {
 	for i, n := range g.nodes {
-		if n.polled.Load() != nil {
+		if n.polled.conn.Load() != nil {
 			s |= setOf(i)
 		}
 	}

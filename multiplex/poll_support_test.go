@@ -320,7 +320,7 @@ func (g *Group) read() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, n := range g.nodes {
-		if n.attached && n.answered.Load() != g.log.head {
+		if n.inLog.attached && n.answered.Load() != g.log.head {
 			return false
 		}
 	}

@@ -38,7 +38,7 @@ func (g *Group) watch() {
 func (g *Group) wakeWatchLocked(r *round) {
 	left := pure.VoteTimeout(g.config.VoteTimeout, r.ttl, 0) - r.waited()
 	at := r.at + max(tickLeast, min(tickMost, left))
-	if ends := g.heedLocked(r.ctx); ends > r.at { // a release may follow
+	if ends := g.watcher.heed(r.ctx, g.epoch); ends > r.at { // a release may follow
 		at = min(at, ends)
 	}
 	g.wakeWatchAtLocked(at)
@@ -47,25 +47,8 @@ func (g *Group) wakeWatchLocked(r *round) {
 // wakeWatchAtLocked makes the watch run at the given time or earlier.
 func (g *Group) wakeWatchAtLocked(at time.Duration) {
 	if int64(at) < g.watcher.at.Load() && !g.life.closed() {
-		g.setTickLocked(at, g.now())
+		g.watcher.set(at, g.now())
 	}
-}
-
-// setTickLocked makes the watch run at the given time.
-func (g *Group) setTickLocked(at, now time.Duration) {
-	g.watcher.set(at, now, g.slack())
-}
-
-// slack returns how much later than due the timer fires. If callers poll, the
-// goroutine that reads replies also runs the pass when it is due, and the timer
-// matters only while no goroutine reads. A timer that fires wakes a goroutine,
-// and with it another thread, beside a lone caller. That made the caller's p99
-// with one master a third to a half higher.
-func (g *Group) slack() time.Duration {
-	if g.poller == nil {
-		return 0
-	}
-	return time.Millisecond
 }
 
 // tick runs one pass of the watch, if it is due.
@@ -77,10 +60,10 @@ func (g *Group) tick() {
 	}
 	now, due := g.now(), time.Duration(g.watcher.at.Load())
 	if now < due {
-		g.setTickLocked(due, now) // it was set again meanwhile
+		g.watcher.set(due, now) // it was set again meanwhile
 		return
 	}
-	late := max(0, now-due-g.slack())
+	late := max(0, now-due-g.watcher.slack)
 	g.watcher.excused = pure.Excused(g.watcher.excused, late, now)
 	g.trimLocked()
 	g.watcher.ends.Store(int64(pure.Never))
@@ -92,7 +75,7 @@ func (g *Group) tick() {
 	if g.poller != nil {
 		next = min(next, g.poller.attend(now))
 	}
-	g.setTickLocked(max(next, now+tickLeast), now)
+	g.watcher.set(max(next, now+tickLeast), now)
 }
 
 // expireLocked decides the rounds whose context has ended and fails votes whose
@@ -137,7 +120,7 @@ func (g *Group) expireRoundLocked(r *round, now time.Duration, unread Set) time.
 		r.conclude(cancelled)
 		return now + tickMost
 	}
-	next := min(now+tickMost, g.heedLocked(r.ctx))
+	next := min(now+tickMost, g.watcher.heed(r.ctx, g.epoch))
 	if young := r.at + pure.VoteTimeout(g.config.VoteTimeout, r.ttl, 0) - r.waited(); now < young {
 		return min(next, young) // whatever the node: with a thousand callers most are
 	}
@@ -168,7 +151,7 @@ func (g *Group) expireRoundLocked(r *round, now time.Duration, unread Set) time.
 func (g *Group) unreadLocked() Set {
 	var s Set
 	for i, n := range g.nodes {
-		if n.attached && n.answered.Load() < g.log.head && n.conn.Unread() {
+		if n.inLog.attached && n.answered.Load() < g.log.head && n.conn.Unread() {
 			s |= setOf(i)
 			n.silence.Excuse(g.now())
 		}
