@@ -60,12 +60,12 @@
 // server for as long as that server runs. If another server takes the address
 // over, the first one's debts are settled with it.
 //
-// node_trust.go keeps the quarantine of nodes that may have forgotten keys.
-// node_seal.go reads and writes the seals, which spare other processes the
-// wait; pure.Trust judges them. A seal also names the deployment that the node
-// belongs to: pure.Deployment judges that and says what to do, and
-// group_deployment.go does it. node_twin.go tells two addresses of one server
-// from two servers.
+// Package internal/member knows which nodes count. It keeps the quarantine of
+// those that may have forgotten keys, makes them belong to one deployment, and
+// gives those that forgot fencing numbers a floor (Config.Floors). The decisions
+// are those of pure.Trust, pure.Deployment and pure.Floors. group_members.go
+// tells it what happens to nodes, and says its causes to users. node_twin.go
+// tells two addresses of one server from two servers.
 //
 // Lookouts wait for a key that other clients hold (lookout.go). A server pushes
 // when the key changes; node_reply.go hands each push to lookout_track.go,
@@ -79,10 +79,6 @@
 // redlock/command_kind.go. A command may name several keys. If replies say more
 // than a vote, such as the last fencing number, the kind's Judge keeps what it
 // reads. Claim.Told gets what a refusal says.
-//
-// node_floor.go knows which nodes may have forgotten fencing numbers
-// (Config.Floors). They do not count for claims until they were given a floor;
-// pure.Floors decides when and which.
 //
 // # Who owns what
 //
