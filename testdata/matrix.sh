@@ -1,8 +1,8 @@
 #!/bin/sh
 # Runs the tests that need real servers with every server that fetch.sh has
 # found, with the one that tests find by default, and with groups that mix them,
-# as during an upgrade. Prints a table of what was covered, as
-# docs/internals/servers.md shows it, and of what could not be fetched. Fails if a server's tests fail.
+# as during an upgrade. Prints a table of what was covered, and of what could
+# not be fetched. Fails if a server's tests fail.
 #
 # "matrix.sh quick", for CI, takes the newest server of each product and one
 # mixed group, which includes the oldest, and leaves out the slow tests of what
