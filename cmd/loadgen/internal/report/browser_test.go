@@ -3,7 +3,6 @@
 package report
 
 import (
-	"encoding/base64"
 	"flag"
 	"fmt"
 	"os"
@@ -12,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -126,7 +128,10 @@ func testThemes(t *testing.T, b *browser) {
 	tab := b.open(t, examplePage())
 	background := `getComputedStyle(document.body).backgroundColor`
 	require.True(t, tab.holds(background+` === "rgb(246, 247, 249)"`))
-	tab.call("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": "dark"}}}, nil)
+	_, err := chromedp.Call(tab.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}},
+	})
+	require.NoError(t, err)
 	tab.await(background + ` === "rgb(16, 20, 27)" && painted(figure("rate"), "--c0") > 50 && painted(figure("rate"), "--c1") > 50`)
 	tab.await(`document.getElementById("theme").textContent === "Light"`) // the page learns of the change after it has been restyled
 	tab.eval(`click("#theme")`, nil)
@@ -152,21 +157,21 @@ func testAxes(t *testing.T, b *browser) {
 }
 
 // mouse sends a mouse event at a fraction of the width of the chart of rates.
-func (tab *tab) mouse(what string, part float64, clicks int) {
+func (tab *tab) mouse(what input.DispatchMouseEventType, part float64, clicks int) {
 	tab.t.Helper()
 	var at struct{ X, Y float64 }
 	tab.eval(fmt.Sprintf(`(() => { const r = figure("rate").querySelector(".u-over").getBoundingClientRect(); return { x: r.x + r.width * %v, y: r.y + r.height / 2 }; })()`, part), &at)
-	event := map[string]any{"type": what, "x": at.X, "y": at.Y, "clickCount": clicks}
+	button := chromedp.ButtonNone
 	if clicks > 0 {
-		event["button"] = "left"
+		button = chromedp.ButtonLeft
 	}
-	tab.call("Input.dispatchMouseEvent", event, nil)
+	tab.do(chromedp.MouseEvent(what, at.X, at.Y, button, chromedp.ClickCount(clicks)))
 }
 
 func testTip(t *testing.T, b *browser) {
 	tab := b.open(t, examplePage())
-	tab.mouse("mouseMoved", 0.45, 0)
-	tab.mouse("mouseMoved", 0.5, 0) // the browser needs to see a movement
+	tab.mouse(input.DispatchMouseEventTypeMouseMoved, 0.45, 0)
+	tab.mouse(input.DispatchMouseEventTypeMouseMoved, 0.5, 0) // the browser needs to see a movement
 	// The tip of the second place, not that of the first, which a slow browser
 	// may still show.
 	tab.await(`!figure("rate").querySelector(".tip").hidden && /^1[45]/.test(figure("rate").querySelector(".tip").textContent)`)
@@ -179,14 +184,14 @@ func testTip(t *testing.T, b *browser) {
 
 func testZoom(t *testing.T, b *browser) {
 	tab := b.open(t, examplePage())
-	tab.mouse("mouseMoved", 0.6, 0)
-	tab.mouse("mousePressed", 0.6, 1)
-	tab.mouse("mouseMoved", 0.9, 1)
-	tab.mouse("mouseReleased", 0.9, 1)
+	tab.mouse(input.DispatchMouseEventTypeMouseMoved, 0.6, 0)
+	tab.mouse(input.DispatchMouseEventTypeMousePressed, 0.6, 1)
+	tab.mouse(input.DispatchMouseEventTypeMouseMoved, 0.9, 1)
+	tab.mouse(input.DispatchMouseEventTypeMouseReleased, 0.9, 1)
 	tab.await(`["rate", "p50", "max"].every((k) => painted(figure(k), "--fault") === 0 && painted(figure(k), "--c0") > 50)`)
 	for _, clicks := range []int{1, 2} {
-		tab.mouse("mousePressed", 0.5, clicks)
-		tab.mouse("mouseReleased", 0.5, clicks)
+		tab.mouse(input.DispatchMouseEventTypeMousePressed, 0.5, clicks)
+		tab.mouse(input.DispatchMouseEventTypeMouseReleased, 0.5, clicks)
 	}
 	tab.await(`["rate", "p50", "max"].every((k) => painted(figure(k), "--fault") > 20)`)
 	tab.sound()
@@ -265,7 +270,7 @@ func testManyData(t *testing.T, b *browser) {
 
 func (tab *tab) asPhone() {
 	tab.t.Helper()
-	tab.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": true}, nil)
+	tab.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateScale(2), chromedp.EmulateMobile))
 	tab.await(`innerWidth === 360 && figures().every((f) => f.querySelector("canvas").getBoundingClientRect().width < 360)`)
 }
 
@@ -290,9 +295,7 @@ func testPaper(t *testing.T, b *browser) {
 // paper returns a PDF of the page.
 func (tab *tab) paper() []byte {
 	tab.t.Helper()
-	var pdf struct{ Data string }
-	tab.call("Page.printToPDF", map[string]any{"printBackground": false, "preferCSSPageSize": true}, &pdf)
-	data, err := base64.StdEncoding.DecodeString(pdf.Data)
+	data, err := chromedp.Run(tab.ctx, chromedp.PrintToPDF(chromedp.PDFPreferCSSPageSize()))
 	require.NoError(tab.t, err)
 	require.True(tab.t, strings.HasPrefix(string(data), "%PDF"))
 	return data
@@ -308,11 +311,9 @@ func testPictures(t *testing.T, b *browser) {
 	}
 	tab := b.open(t, examplePage())
 	shoot := func(name string) {
-		var png struct{ Data string }
-		tab.call("Page.captureScreenshot", map[string]any{"captureBeyondViewport": true}, &png)
-		data, err := base64.StdEncoding.DecodeString(png.Data)
+		png, err := chromedp.Run(tab.ctx, chromedp.FullScreenshot(100))
 		require.NoError(t, err)
-		keep(name, data)
+		keep(name, png)
 	}
 	var html strings.Builder
 	require.NoError(t, Write(&html, examplePage()))
