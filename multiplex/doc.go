@@ -62,10 +62,10 @@
 //
 // Package internal/member knows which nodes count. It keeps the quarantine of
 // those that may have forgotten keys, makes them belong to one deployment, and
-// gives those that forgot fencing numbers a floor (Config.Floors). The decisions
-// are those of pure.Trust, pure.Deployment and pure.Floors. group_members.go
-// tells it what happens to nodes, and says its causes to users. node_twin.go
-// tells two addresses of one server from two servers.
+// gives those that forgot fencing numbers a floor (Config.Floors). The
+// decisions are those of pure.Trust, pure.Deployment and pure.Floors.
+// group_members.go tells it what happens to nodes, and says its causes to
+// users. node_twin.go tells two addresses of one server from two servers.
 //
 // Lookouts wait for a key that other clients hold (lookout.go). A server pushes
 // when the key changes; node_reply.go hands each push to lookout_track.go,

@@ -82,8 +82,8 @@ type attachment struct {
 // A progress is how far a connection has come: cursors (see broadcast) and
 // times. They are read without the mutex.
 type progress struct {
-	// answered moves after the votes (docs/design.md, "The vote comes before
-	// the cursor moves"), a batch of replies at a time.
+	// answered moves after the votes (docs/internals/design.md, "The vote comes
+	// before the cursor moves"), a batch of replies at a time.
 	answered, sent atomic.Uint64
 	laneNext       atomic.Uint64 // the lane's front
 	replyTime      atomic.Int64  // smoothed, nanoseconds; written by the reader

@@ -103,10 +103,10 @@ func (n *reader) sample(d time.Duration) {
 	n.replyTime.Store(int64(pure.Smoothed(old, d)))
 }
 
-// handleReply turns a reply into this node's vote. form is that in which the command
-// was sent, nil if it was sent as given. A release that was not answered by an
-// integer becomes a debt (R8). An error means that the reply cannot answer the
-// round (R16).
+// handleReply turns a reply into this node's vote. form is that in which the
+// command was sent, nil if it was sent as given. A release that was not
+// answered by an integer becomes a debt (R8). An error means that the reply
+// cannot answer the round (R16).
 func (n *reader) handleReply(r *round, form *Form, v resp.Value) error {
 	if v.IsError() {
 		why := n.refusalOf(v)
@@ -226,8 +226,8 @@ func (n *reader) failVote(r *round, why *fault, gone bool) {
 	n.recordVote(r, Failed, why)
 }
 
-// recordVote gives this node's vote to a round and counts it. The caller must be the
-// goroutine that reads this node.
+// recordVote gives this node's vote to a round and counts it. The caller must
+// be the goroutine that reads this node.
 func (n *reader) recordVote(r *round, v Vote, why *fault) {
 	b := &n.counters.batch
 	if !r.vote(n.index, v, why) {

@@ -74,8 +74,8 @@ func (n *reader) errorToNative(r *round, v resp.Value) bool {
 	return false
 }
 
-// dropForm records that the server no longer supports a form that it accepted in
-// the handshake.
+// dropForm records that the server no longer supports a form that it accepted
+// in the handshake.
 func (n *node) dropForm(f *Form) {
 	g := n.group
 	g.mu.Lock()

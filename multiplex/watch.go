@@ -38,7 +38,7 @@ func (g *Group) watch() {
 func (g *Group) wakeWatchLocked(r *round) {
 	left := pure.VoteTimeout(g.config.VoteTimeout, r.ttl, 0) - r.waited()
 	at := r.at + max(tickLeast, min(tickMost, left))
-	if ends := g.watcher.heed(r.ctx, g.epoch); ends > r.at { // a release may follow
+	if ends := g.watcher.heed(r.ctx, g.epoch); ends > r.at { // a release follows
 		at = min(at, ends)
 	}
 	g.wakeWatchAtLocked(at)
