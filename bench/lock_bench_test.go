@@ -12,11 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
+	"github.com/stretchr/testify/require"
 )
 
 // The flags after -args choose what is measured:
@@ -83,7 +82,7 @@ func benchmarkImpl(b *testing.B, impl string, urls []string, callers int) {
 		// Several cases share the servers, and a master belongs to one
 		// deployment only.
 		config := redlock.Config{
-			Nodes: redlock.Nodes(urls...), Portable: impl == "redlock-portable", Fenced: impl == "redlock-fenced",
+			Nodes: redlock.Nodes(urls...), Connect: redlock.Connect{NetDial: redistest.Portable(impl == "redlock-portable")}, Fenced: impl == "redlock-fenced",
 			Prefix: strconv.Itoa(len(urls)) + ":",
 		}
 		_, err := admin.Init(b.Context(), config)

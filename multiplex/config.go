@@ -48,12 +48,6 @@ type Config struct {
 	// Cure holds the commands that load the scripts again on a node that
 	// answered NOSCRIPT (R24). Each has one reply, which is ignored.
 	Cure [][]byte
-	// If Portable, a goroutine reads each connection, as on systems without a
-	// poller. If zero, callers read from all TCP and unix sockets themselves,
-	// with TLS or without, where the system allows it (Linux). Connections that
-	// a NetDial returned, and those whose TLS lets the node renegotiate, always
-	// have a goroutine.
-	Portable bool
 	// Replies bounds each reply and each push of a node that is up. A reply
 	// beyond it ends the connection (R32). Every reply that a group asks for is
 	// far smaller. If zero, 64 elements, 4 levels, and 4 KiB each for a line, a

@@ -87,8 +87,8 @@
 // One goroutine, the watch, has the only timer for all commands and votes. One
 // goroutine writes for callers that have written enough. Where the system
 // allows polling, one reads for callers that wait while none of them reads.
-// Over connections of a user's NetDial, on systems other than Linux and with
-// Config.Portable, each node's goroutine reads.
+// Over connections of a user's NetDial, or with TLS that allows renegotiation,
+// and on systems other than Linux, each node's goroutine reads.
 //
 // That is N + 3 goroutines for a group, and one more per connection inside
 // package conn. None is started per command, timeout or lock, and Close waits

@@ -17,8 +17,7 @@ type Status struct {
 	// ended, and Sheds those of them that this group gave up for silence or a
 	// full backlog (R26).
 	Connects, Deaths, Sheds int
-	// Polled reports whether callers read this node's replies themselves; see
-	// Config.Portable.
+	// Polled reports whether callers read this node's replies themselves.
 	Polled bool
 	// Counts has what happened so far.
 	Counts NodeCounts

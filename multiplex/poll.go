@@ -52,9 +52,6 @@ const (
 )
 
 func newPoller(g *Group) *poller {
-	if g.config.Portable {
-		return nil
-	}
 	for _, n := range g.config.Nodes {
 		if n.NetDial == nil {
 			events, err := conn.NewPoller(len(g.config.Nodes))

@@ -100,8 +100,7 @@ func TestPolledMixedGroup(t *testing.T) {
 	assert.Zero(t, g.poller.attached.Load())
 }
 
-// A connection from a user's NetDial is never polled, plain socket or not
-// (Config.Portable).
+// A connection from a user's NetDial is never polled, plain socket or not.
 func TestPolledGroupWithNetDial(t *testing.T) {
 	redistest.NoLeaks(t)
 	nodes := startWireNodes(t, 5)
@@ -125,12 +124,9 @@ func TestPolledGroupWithNetDial(t *testing.T) {
 	assert.Equal(t, All(5)&^All(2), polled)
 }
 
-// Portable groups, and groups with nothing to poll, have no poller.
-func TestPortableGroupsHaveNoPoller(t *testing.T) {
+// Groups with nothing to poll have no poller.
+func TestGroupsWithNothingToPollHaveNoPoller(t *testing.T) {
 	nodes := startWireNodes(t, 3)
-	g := onWire(t, nodes, patient, func(c *Config) { c.Portable = true })
-	assert.Nil(t, g.poller)
-	require.NoError(t, pairOn(background, g, "k"))
 	all := onWire(t, nodes, patient, func(c *Config) {
 		for i := range c.Nodes {
 			c.Nodes[i].NetDial = new(net.Dialer).DialContext

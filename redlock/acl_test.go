@@ -21,7 +21,7 @@ func TestTheDocumentedRightsLeaveNoDenial_R22(t *testing.T) {
 	for _, newer := range []string{"+client|setinfo", "+delex", "+delifeq"} {
 		_, _ = server.Do("ACL", "SETUSER", "locker", newer) // an error where it is unknown
 	}
-	config := Config{Nodes: Nodes("redis://" + server.TCPAddr()), Username: "locker", Password: "hunter2", Prefix: "lock:", ClientName: "me"}
+	config := Config{Nodes: Nodes("redis://" + server.TCPAddr()), Username: "locker", Password: "hunter2", Prefix: "lock:", Connect: Connect{ClientName: "me"}}
 	_, err = Init(t.Context(), config)
 	require.NoError(t, err)
 	for name, change := range map[string]func(*Config){

@@ -127,14 +127,14 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 	return left <= 0 || left < c.config.MinValidity
 }
 
-// Acquire tries until it has the lock, ctx ends, or Config.MaxTries is used up,
-// with a new token for each attempt (R3, R11). It retries after ErrHeld,
-// ErrNoQuorum (unless Config.FailFast), ErrExpired and ErrOverloaded, but not
-// after ErrClosed, ErrNested, ErrResource and ErrTTL. If ctx ends, the error is
-// a CancelledError, which is also the last attempt's error. If Config.MaxWait
-// is over, it is one too, with the cause ErrMaxWait. If the tries are used up,
-// the error is the last attempt's. As with TryAcquire, no key is left behind if
-// there is an error.
+// Acquire tries until it has the lock, ctx ends, or Config.Retry.Tries is used
+// up, with a new token for each attempt (R3, R11). It retries after ErrHeld,
+// ErrNoQuorum (unless Config.Retry.FailFast), ErrExpired and ErrOverloaded, but
+// not after ErrClosed, ErrNested, ErrResource and ErrTTL. If ctx ends, the
+// error is a CancelledError, which is also the last attempt's error. If
+// Config.MaxWait is over, it is one too, with the cause ErrMaxWait. If the
+// tries are used up, the error is the last attempt's. As with TryAcquire, no
+// key is left behind if there is an error.
 //
 // If a call finds no quorum for half a second, it reports a warning, with the
 // cause for each node, to Config.Logger, or to slog.Default if there is none;
@@ -156,8 +156,8 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // (CLIENT TRACKING, over RESP3) and when it will expire, and it tries then;
 // without such news it tries within a second. If the nodes cannot tell, and
 // after the other errors, it tries again after a random delay that doubles up
-// to 200 ms, unless Config.RetryDelayMin and RetryDelayMax say otherwise. With
-// Config.MaxTries each caller does so on its own.
+// to 200 ms, unless Config.Retry.MinDelay and MaxDelay say otherwise. With
+// Config.Retry.Tries each caller does so on its own.
 //
 // Clients that want a lock again and again get like shares of it: one that had
 // to wait, and calls Acquire again right after its release, lets others try

@@ -67,7 +67,7 @@ func TestEachAttemptHasItsTokenAndIsUndoneBeforeTheNext(t *testing.T) {
 		for _, n := range m.nodes[:2] {
 			n.DB().Set("r", stranger, 0)
 		}
-		c := m.client(t, Config{MaxTries: 20})
+		c := m.client(t, Config{Retry: Retry{Tries: 20}})
 		_, err := c.Acquire(context.Background(), "r", 10*time.Second)
 		require.ErrorIs(t, err, ErrHeld)
 		time.Sleep(10 * ms)
@@ -103,7 +103,7 @@ func TestMaxTriesBoundsTheAttempts(t *testing.T) { // R11
 		m.nodes[0].DB().Set("r", stranger, 0)
 		for _, tries := range []int{1, 2, 7} {
 			before := m.nodes[0].Calls("SET")
-			_, err := m.client(t, Config{MaxTries: tries}).Acquire(context.Background(), "r", time.Second)
+			_, err := m.client(t, Config{Retry: Retry{Tries: tries}}).Acquire(context.Background(), "r", time.Second)
 			require.ErrorIs(t, err, ErrHeld)
 			require.Equal(t, tries, m.nodes[0].Calls("SET")-before)
 		}
@@ -118,16 +118,16 @@ func TestRetryDelaysAreConfigurable_R11(t *testing.T) {
 		least, most time.Duration // of two pauses
 	}{
 		"the default":          {Config{}, 100 * ms, 400 * ms},
-		"short":                {Config{RetryDelayMin: ms, RetryDelayMax: 2 * ms}, 2 * ms, 4 * ms},
-		"long":                 {Config{RetryDelayMin: 3 * time.Second}, 6 * time.Second, 6 * time.Second},
-		"no more than a bound": {Config{RetryDelayMax: 30 * ms}, 60 * ms, 60 * ms},
+		"short":                {Config{Retry: Retry{MinDelay: ms, MaxDelay: 2 * ms}}, 2 * ms, 4 * ms},
+		"long":                 {Config{Retry: Retry{MinDelay: 3 * time.Second}}, 6 * time.Second, 6 * time.Second},
+		"no more than a bound": {Config{Retry: Retry{MaxDelay: 30 * ms}}, 60 * ms, 60 * ms},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				for _, n := range m.nodes {
 					n.DB().Set("r", stranger, 0)
 				}
-				c.config.MaxTries = 3
+				c.config.Retry.Tries = 3
 				client := m.client(t, c.config)
 				start := time.Now()
 				_, err := client.Acquire(t.Context(), "r", time.Second)
@@ -192,7 +192,7 @@ func TestMaxWaitBoundsTheWaitAlone_R11_R12(t *testing.T) {
 
 func TestFailFastEndsAtNoQuorumButNotAtHeld(t *testing.T) { // R11
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{FailFast: true})
+		c := m.client(t, Config{Retry: Retry{FailFast: true}})
 		m.nodes[0].Refuse("-OOM command not allowed", "SET")
 		m.nodes[1].Refuse("-OOM command not allowed", "SET")
 		start := time.Now()
@@ -292,7 +292,7 @@ func TestAContextThatEndsDuringALaterAttempt_R12(t *testing.T) {
 		acquire func(context.Context, *Client) (Lock, error)
 	}{
 		"in turn": {Config{}, plain},
-		"polling": {Config{MaxTries: 1_000_000, RetryDelayMin: time.Millisecond}, plain},
+		"polling": {Config{Retry: Retry{Tries: 1_000_000, MinDelay: time.Millisecond}}, plain},
 		"alone":   {Config{}, func(ctx context.Context, c *Client) (Lock, error) { return c.RW("r").Write().Acquire(ctx, time.Minute) }},
 	} {
 		t.Run(name, func(t *testing.T) {

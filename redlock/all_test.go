@@ -221,7 +221,7 @@ func TestAcquireAllEnds(t *testing.T) {
 		require.ErrorIs(t, err, ErrHeld, "the last attempt's")
 		_, err = m.client(t, Config{MaxWait: 300 * ms}).AcquireAll(t.Context(), both, 10*time.Second)
 		require.ErrorIs(t, err, ErrMaxWait)
-		tries := m.client(t, Config{MaxTries: 3})
+		tries := m.client(t, Config{Retry: Retry{Tries: 3}})
 		start := time.Now()
 		_, err = tries.AcquireAll(t.Context(), both, 10*time.Second)
 		require.ErrorIs(t, err, ErrHeld)

@@ -95,7 +95,7 @@ func TestNothingIsAllocatedForFencedLocks(t *testing.T) {
 func openFenced(tb testing.TB, servers []*redistest.Server, portable bool) *Client {
 	tb.Helper()
 	config := Config{
-		Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable, MaxTTL: time.Hour, Fenced: true,
+		Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Connect: Connect{NetDial: redistest.Portable(portable)}, MaxTTL: time.Hour, Fenced: true,
 	}
 	_, err := Init(tb.Context(), config)
 	require.NoError(tb, err)
@@ -190,7 +190,7 @@ func openReal(t *testing.T, servers []*redistest.Server, portable bool) *Client 
 	t.Helper()
 	// A patient client: on a busy machine a vote may come late, and an error
 	// would allocate.
-	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable, Forgetful: true})
+	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Connect: Connect{NetDial: redistest.Portable(portable)}, Forgetful: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { closeNow(t, c) })
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)

@@ -145,10 +145,10 @@ func TestConnectsToAnOldServerThatLoads_R26(t *testing.T) {
 		var dials atomic.Int64
 		c, err := New(t.Context(), Config{
 			Nodes: Nodes("redis://node0:6379"),
-			NetDial: func(ctx context.Context, n, a string) (net.Conn, error) {
+			Connect: Connect{NetDial: func(ctx context.Context, n, a string) (net.Conn, error) {
 				dials.Add(1)
 				return network.Dial(ctx, n, a)
-			},
+			}},
 		})
 		require.NoError(t, err)
 		t.Cleanup(func() { closeNow(t, c) })

@@ -116,10 +116,9 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 	return multiplex.Config{
 		Nodes:       nodes,
 		VoteTimeout: config.NodeTimeout,
-		ProbeAfter:  config.ProbeAfter,
+		ProbeAfter:  config.Connect.ProbeAfter,
 		DriftFactor: config.DriftFactor,
 		Cure:        cure(c.scripts()),
-		Portable:    config.Portable,
 		Replies:     resp.Limits{Bulk: maxReply, Size: maxReply},
 		OnChange:    c.news.onChange(),
 		MaxTTL:      config.MaxTTL,

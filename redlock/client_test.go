@@ -47,14 +47,14 @@ func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
 		"a list of hosts":       {Config{Nodes: Nodes("redis://u:hunter2@a:1,b:2")}, "Nodes[0]: URL: it names several hosts"},
 		"a list with ;":         {Config{Nodes: Nodes("redis://a:1;b:2")}, "Nodes[0]: URL: it names several hosts"},
 		"IPv6 without brackets": {Config{Nodes: Nodes("redis://2001:db8::5")}, "URL: there is more than one colon"},
-		"a name of a megabyte":  {Config{Nodes: Nodes(five...), ClientName: strings.Repeat("n", 1<<20)}, "the client name has 1048576 bytes"},
+		"a name of a megabyte":  {Config{Nodes: Nodes(five...), Connect: Connect{ClientName: strings.Repeat("n", 1<<20)}}, "the client name has 1048576 bytes"},
 		"a prefix of as much":   {Config{Nodes: Nodes(five...), Prefix: strings.Repeat("p", 1<<20)}, "the Prefix has 1048576 bytes, more than 1024"},
 		"several in one":        {Config{Nodes: Nodes("redis://a,redis://b")}, "Nodes[0]: URL: it holds several URLs"},
 		"the host is named":     {Config{Nodes: Nodes("redis://a", "redis://u:hunter2@b:7000/x")}, "Nodes[1] (b:7000): URL: the path: not the number"},
 		"no host, no password":  {Config{Nodes: Nodes("redis://u:hunter2/@b")}, "Nodes[0]: URL: malformed; special characters"},
 		"no host in a password": {Config{Nodes: Nodes("redis://u:1/hunter2@b")}, "Nodes[0]: URL: malformed; special characters"},
-		"a name with a blank":   {Config{Nodes: Nodes(five...), ClientName: "my service"}, "client name"},
-		"a name with a break":   {Config{Nodes: Nodes(five...), ClientName: "my\nservice"}, "client name"},
+		"a name with a blank":   {Config{Nodes: Nodes(five...), Connect: Connect{ClientName: "my service"}}, "client name"},
+		"a name with a break":   {Config{Nodes: Nodes(five...), Connect: Connect{ClientName: "my\nservice"}}, "client name"},
 		"a name in a URL":       {Config{Nodes: Nodes("redis://a?client_name=my%20service")}, "Nodes[0] (a): URL: parameter client_name"},
 		"no URL":                {Config{Nodes: Nodes("localhost:6379")}, "scheme"},
 		"another scheme":        {Config{Nodes: Nodes("http://a")}, "scheme"},
@@ -69,14 +69,14 @@ func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
 		"drift that is none":    {Config{Nodes: Nodes(five...), DriftFactor: math.NaN()}, "DriftFactor"},
 		"negative NodeTimeout":  {Config{Nodes: Nodes(five...), NodeTimeout: -1}, "NodeTimeout is negative: -1ns"},
 		"negative MinValidity":  {Config{Nodes: Nodes(five...), MinValidity: -1}, "negative"},
-		"negative DialTimeout":  {Config{Nodes: Nodes(five...), DialTimeout: -1}, "negative"},
-		"negative MaxTries":     {Config{Nodes: Nodes(five...), MaxTries: -1}, "MaxTries is negative: -1"},
+		"negative DialTimeout":  {Config{Nodes: Nodes(five...), Connect: Connect{Timeout: -1}}, "Connect.Timeout is negative"},
+		"negative MaxTries":     {Config{Nodes: Nodes(five...), Retry: Retry{Tries: -1}}, "Retry.Tries is negative: -1"},
 		"negative MaxWait":      {Config{Nodes: Nodes(five...), MaxWait: -1}, "negative"},
-		"negative RetryDelay":   {Config{Nodes: Nodes(five...), RetryDelayMin: -1}, "negative"},
-		"crossed RetryDelays":   {Config{Nodes: Nodes(five...), RetryDelayMin: 2 * ms, RetryDelayMax: ms}, "RetryDelayMin is 2ms, more than RetryDelayMax, which is 1ms"},
+		"negative RetryDelay":   {Config{Nodes: Nodes(five...), Retry: Retry{MinDelay: -1}}, "Retry.MinDelay is negative"},
+		"crossed RetryDelays":   {Config{Nodes: Nodes(five...), Retry: Retry{MinDelay: 2 * ms, MaxDelay: ms}}, "Retry.MinDelay is 2ms, more than Retry.MaxDelay, which is 1ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.config.NetDial = func(context.Context, string, string) (net.Conn, error) {
+			c.config.Connect.NetDial = func(context.Context, string, string) (net.Conn, error) {
 				t.Error("it was dialed")
 				return nil, errors.New("no")
 			}
@@ -284,7 +284,7 @@ func TestStrangersAtTheAddress(t *testing.T) {
 				start := time.Now()
 				client, err := New(t.Context(), Config{
 					Nodes:   Nodes("redis://node0", "redis://node1", "redis://node2"),
-					NetDial: network.Dial, DialTimeout: 500 * ms,
+					Connect: Connect{NetDial: network.Dial, Timeout: 500 * ms},
 				})
 				require.NoError(t, err)
 				require.LessOrEqual(t, time.Since(start), firstWait)
@@ -420,7 +420,7 @@ func TestCredentialsAndNamesReachTheNodes(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		m.client(t, Config{
 			Nodes:    Nodes(m.urls()[0], m.url(1, "default:own"), m.urls()[2]+"?client_name=special"),
-			Username: "default", Password: "common", ClientName: "worker-7",
+			Username: "default", Password: "common", Connect: Connect{ClientName: "worker-7"},
 		})
 		for i, want := range [][]string{
 			{"HELLO", "3", "AUTH", "default", "common", "SETNAME", "worker-7"},
@@ -457,10 +457,10 @@ func TestConfigTLSNeedsURLsWithTLS_R27(t *testing.T) {
 		for _, nodes := range [][]string{{url}, {"rediss://b", url}, {url, "rediss://b"}} {
 			client, err := New(t.Context(), Config{
 				Nodes: Nodes(nodes...), Password: "hunter2", TLS: &tls.Config{},
-				NetDial: func(context.Context, string, string) (net.Conn, error) {
+				Connect: Connect{NetDial: func(context.Context, string, string) (net.Conn, error) {
 					t.Error("it was dialed")
 					return nil, errors.New("no")
-				},
+				}},
 			})
 			require.ErrorIs(t, err, ErrConfig)
 			require.Nil(t, client)

@@ -20,79 +20,47 @@ import (
 )
 
 // Config describes a deployment and how to use it. Nodes must be set; every
-// other field may be zero. New copies the Config; what its pointers, functions
-// and interfaces refer to must not be changed after New. The fields by subject:
-//
-//   - The deployment, for which all its clients must set the same: Nodes,
-//     Prefix, MaxTTL, Forgetful, DriftFactor.
-//   - Connecting to the nodes: Username, Password, TLS, NetDial, DialTimeout,
-//     ClientName, ProbeAfter, Portable, Owner.
-//   - Votes and attempts: NodeTimeout, MinValidity, MaxWait, FailFast,
-//     MaxTries, HandOver, FairLease, RetryDelayMin, RetryDelayMax,
-//     Fenced.
-//   - Shutdown and observation: ReleaseOnClose, Logger, Tracer.
-//   - Exceptions: Allow.
+// other field may be zero. All clients of a deployment must have the same
+// Nodes, Prefix, MaxTTL, Forgetful and DriftFactor. What the pointers,
+// functions and interfaces refer to must not be changed after New.
 type Config struct {
-	// Nodes are the 1 to 16 masters, usually five (R1). The function Nodes
-	// makes them from URLs.
+	// Nodes are the 1 to 16 masters, usually five (R1): see the function Nodes.
 	Nodes []Node
-	// Prefix is put before every resource to make its key. If zero, the
-	// resource is the key, as in other implementations of the algorithm. It has
-	// at most 1,024 bytes.
+	// Prefix is put before every resource to make its key, which has at most
+	// 1,024 bytes. If zero, the resource is the key, as in other implementations
+	// of the algorithm.
 	Prefix string
-	// MaxTTL is the longest TTL that any client of this deployment asks for;
-	// the client refuses longer ones with ErrTTL. It is also how long a node
-	// that restarts is quarantined: it may have forgotten locks, so its grants
-	// do not count until every lock from before must have expired (R23). A new
-	// client quarantines nodes too, until it finds the node's seal, a key in
-	// which clients record how long they have watched the node. Holds are
-	// renewed, so few users need a longer MaxTTL. If zero, DefaultMaxTTL.
+	// MaxTTL is the longest TTL that any client of this deployment asks for:
+	// longer ones are ErrTTL. It is also how long a node that restarts is
+	// quarantined, since it may have forgotten locks (R23). Holds are renewed,
+	// so few users need a longer one. If zero, DefaultMaxTTL.
 	MaxTTL time.Duration
 	// Forgetful switches off the quarantine and the check of the deployment: a
 	// node that restarts empty counts at once, and a lock that it had granted
-	// may be granted again; clients that name different sets of nodes are not
-	// noticed. It must not be set together with MaxTTL. If zero, both are on.
+	// may be granted again. It excludes MaxTTL. If zero, both are on.
 	Forgetful bool
 	// DriftFactor bounds how far the rates of the clients' and the nodes'
 	// clocks may differ. If zero, 0.01 (R4).
 	DriftFactor float64
+	// Owner is a label of this client for people, such as a host and a process:
+	// 1 to 64 bytes of printable ASCII without blanks. It becomes a part of the
+	// keys' values, and admin.Inspect and HeldError show it. If zero, the value
+	// is the token alone, as in other implementations of the algorithm.
+	Owner string
+	// Fenced gives every lock of this client a number that only increases: see
+	// Lock.Fence. It excludes Forgetful and HandOver, and a resource must not
+	// end in ":fence". If zero, locks have no number.
+	Fenced bool
 
-	// Username and Password are used for nodes whose URL has no password. The
-	// user name is used only if the URL has no user name either. If zero, none
-	// are sent.
+	// Username and Password are used for nodes whose URL has no password, and
+	// Username only if it has no user name either. If zero, none are sent.
 	Username, Password string
 	// TLS is the configuration of TLS; parameters of a node's URL take
-	// precedence. If it is set, each node's URL must ask for TLS: otherwise New
-	// returns ErrConfig (R27). If nil, nodes whose URL asks for TLS are verified
-	// by their name and the system's roots.
+	// precedence. With it, each URL must ask for TLS (R27). If nil, nodes whose
+	// URL asks for TLS are verified by their name and the system's roots.
 	TLS *tls.Config
-	// NetDial connects to a node, by network ("tcp" or "unix") and address; TLS
-	// is added on top of it. If nil, a net.Dialer is used.
-	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// DialTimeout bounds one attempt to connect and shake hands, unless the URL
-	// sets it. If zero, 5 s.
-	DialTimeout time.Duration
-	// ClientName is what CLIENT LIST shows: at most 256 bytes of printable ASCII
-	// without spaces. If zero, none is set.
-	ClientName string
-	// ProbeAfter is how long a connection may be idle before it is probed with
-	// PING. If a server or proxy closes an idle connection earlier than that,
-	// the client probes after a third of the time observed, but not more often
-	// than every 250 ms. So ProbeAfter must be set only where even one such end
-	// is too many. If zero, 5 s.
-	ProbeAfter time.Duration
-	// Portable makes one goroutine per node read the replies. That is also so
-	// with NetDial, with TLS that allows renegotiation, and on systems other
-	// than Linux. If zero, callers read their own replies from TCP and unix
-	// sockets where the system allows it, with TLS or without.
-	Portable bool
-	// Owner is a label of this client for people, such as a host and a process:
-	// 1 to 64 bytes of printable ASCII without blanks. It is no secret. The
-	// value of each key is then the token, a colon and the label; Inspect and
-	// HeldError show it. Processes that hand a lock on to each other must have
-	// the same Owner: see Adopt. If zero, the value is the token alone, as in
-	// other implementations of the algorithm.
-	Owner string
+	// Connect says how to connect to the nodes.
+	Connect Connect
 
 	// NodeTimeout is how long the client waits for a node's vote. If zero,
 	// TTL/200 within 5 to 50 ms, or four times the node's usual reply time if
@@ -101,74 +69,82 @@ type Config struct {
 	// the TTL (R6). The renewal of a hold waits until the old validity ends.
 	NodeTimeout time.Duration
 	// MinValidity is the least validity worth having: a lock with less is
-	// released again, and the error is ErrExpired. If zero, any validity will
-	// do.
+	// released again, and the error is ErrExpired. If zero, any will do.
 	MinValidity time.Duration
 	// MaxWait bounds how long Acquire, Hold and Do wait for a lock, in addition
-	// to their contexts. When it is over, the error is ErrMaxWait and the last
-	// attempt's. Unlike the context of Do, it does not bound the work. If zero,
-	// only the context bounds the wait.
+	// to their contexts: then the error is ErrMaxWait. It does not bound the
+	// work of Do. If zero, only the context bounds the wait.
 	MaxWait time.Duration
-	// FailFast makes Acquire return ErrNoQuorum at once. If zero, Acquire
-	// retries (R11).
-	FailFast bool
-	// MaxTries bounds the attempts of one Acquire. With it, each caller retries
-	// on its own, after random delays of 50 to 200 ms unless RetryDelayMin and
-	// RetryDelayMax say otherwise. If zero, callers wait in turn, the nodes tell
-	// them when a lock may be free, and only MaxWait and the context bound the
-	// attempts.
-	MaxTries int
-	// HandOver is how long, after the nodes have granted a lock, callers of
-	// this client that wait for it may pass it on among themselves without
-	// asking the nodes; see Lock.Release and Hold.Release. After that the lock
-	// is released at the nodes, and other clients get a chance (R11). Four times
-	// the usual time to a quorum are the least. Where another client has had the
-	// lock, the time is as long as that one's, so that each has about half. If
-	// zero, 50 ms. If negative, every grant asks the nodes.
+	// Retry says how Acquire, Hold and Do try again.
+	Retry Retry
+	// HandOver is how long, after the nodes have granted a lock, callers of this
+	// client that wait for it may pass it on among themselves without asking
+	// the nodes; see Lock.Release. After that other clients get a chance (R11).
+	// If zero, 50 ms; four times the usual time to a quorum are the least, and
+	// where another client has had the lock, as long as that one's. If negative,
+	// every grant asks the nodes.
 	HandOver time.Duration
 	// FairLease is how long a caller of Client.Fair keeps its place while it
 	// reaches no quorum of nodes, and for how long one that has died stops the
-	// others: from 500 ms to a minute. Where nodes or networks are often away
-	// for longer than that, set more. Clients may differ. If zero, 500 ms.
+	// others: from 500 ms to a minute. If zero, 500 ms.
 	FairLease time.Duration
-	// RetryDelayMin and RetryDelayMax bound the random delay before Acquire
-	// retries where the nodes do not tell it when to: with MaxTries,
-	// without a quorum, or over RESP2. The delay is at least twice the usual
-	// time to a quorum, unless that exceeds RetryDelayMax (R11). If
-	// RetryDelayMin is zero, it is 50 ms with MaxTries; otherwise the delays
-	// begin at twice the usual time to a quorum and grow. If RetryDelayMax is
-	// zero, 200 ms, or RetryDelayMin if that is more. A caller of Client.Fair,
-	// and a writer that waits, retry sooner if that keeps their place, but not
-	// before RetryDelayMin.
-	RetryDelayMin, RetryDelayMax time.Duration
-	// Fenced gives every lock of this client a number that only increases, for
-	// a protected resource to compare: see Lock.Fence. A lock on several
-	// resources has one number. Init prepares the nodes for that; for a
-	// deployment that an older version opened, ResetFence does. Clients with
-	// and without it exclude each other as ever. It excludes Forgetful, a
-	// resource must not end in ":fence", and locks are not handed over within
-	// the client (HandOver). If zero, locks have no number.
-	Fenced bool
 
 	// ReleaseOnClose makes Close release the locks that Hold and Do hold, as
-	// soon as their contexts have ended. Finish the work first, with Drain:
-	// another client may acquire the lock at once. If zero, these locks stay
-	// until their TTL ends, as a plain Lock does in any case (R28).
+	// soon as their contexts have ended. Finish the work first, with Drain. If
+	// zero, these locks stay until their TTL ends, as others do (R28).
 	ReleaseOnClose bool
-	// Logger receives changes of state: a node that came up or went down and
-	// the class of the cause, warnings about a node, and holds that were lost.
-	// It never receives a resource name, a token or a password (R27). A
-	// goroutine of the client calls it: a slow Logger delays no caller, but
-	// then the oldest waiting records are dropped, and the next record says how
-	// many. If nil, slog.Default receives only why calls wait for nodes that do
-	// not count (R31).
+	// Logger receives changes of state: of nodes, with the class of the cause,
+	// and holds that were lost. It never receives a resource, a token or a
+	// password (R27). A slow Logger delays no caller, but misses records. If
+	// nil, slog.Default receives only why calls wait for nodes that do not count
+	// (R31).
 	Logger *slog.Logger
-	// Tracer receives each attempt, extension and release, and changes of
-	// state. New copies it. If nil, nothing is traced.
+	// Tracer receives each attempt, extension and release, and changes of state.
+	// New copies it. If nil, nothing is traced.
 	Tracer *Tracer
 
 	// Allow overrides single checks of the servers. If zero, all are made.
 	Allow Allow
+}
+
+// Connect says how a client connects to the nodes. Every field may be zero.
+type Connect struct {
+	// NetDial connects to a node, by network ("tcp" or "unix") and address; TLS
+	// is added on top of it. A goroutine for each node then reads the replies.
+	// If nil, a net.Dialer is used, and callers read their own replies where the
+	// system allows it.
+	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Timeout bounds one attempt to connect and shake hands, unless the URL
+	// sets it. If zero, 5 s.
+	Timeout time.Duration
+	// ClientName is what CLIENT LIST shows: at most 256 bytes of printable ASCII
+	// without spaces. If zero, none is set.
+	ClientName string
+	// ProbeAfter is how long a connection may be idle before it is probed with
+	// PING. If a server or proxy closes an idle connection earlier than that,
+	// the client probes after a third of the time observed, but not more often
+	// than every 250 ms. If zero, 5 s.
+	ProbeAfter time.Duration
+}
+
+// Retry says how Acquire, Hold and Do try again (R11). The zero value is for
+// most programs: callers wait in turn, the nodes tell them when a lock may be
+// free, and only Config.MaxWait and the context bound the attempts.
+type Retry struct {
+	// Tries bounds the attempts of one call. With it, each caller tries on its
+	// own, after random delays of 50 to 200 ms unless MinDelay and MaxDelay say
+	// otherwise. If zero, there is no bound.
+	Tries int
+	// MinDelay and MaxDelay bound the random delay where the nodes do not tell
+	// when to try: with Tries, without a quorum, or over RESP2. If MinDelay is
+	// zero, 50 ms with Tries; otherwise delays begin at twice the usual time to
+	// a quorum and grow. If MaxDelay is zero, 200 ms, or MinDelay if that is
+	// more. Callers of Client.Fair, and a writer that waits, retry sooner if
+	// that keeps their place, but not before MinDelay.
+	MinDelay, MaxDelay time.Duration
+	// FailFast ends the call with ErrNoQuorum at once. If zero, that is tried
+	// again too.
+	FailFast bool
 }
 
 // DefaultMaxTTL applies if Config.MaxTTL is zero.
@@ -216,13 +192,13 @@ func (n Node) MarshalText() ([]byte, error) {
 	return nil, errors.New("redlock: a Node is not marshalled, since its URL may hold a password")
 }
 
-// triesApart is the least delay between the attempts that MaxTries counts.
+// triesApart is the least delay between the attempts that Retry.Tries counts.
 // Other libraries wait as long, and a few tries must outlast an ordinary
 // holder.
 const triesApart = 50 * time.Millisecond
 
-// complete replaces zero fields by their defaults. RetryDelayMin stays zero if
-// delays are to grow.
+// complete replaces zero fields by their defaults. Retry.MinDelay stays zero
+// if delays are to grow.
 func (config *Config) complete() {
 	config.Nodes = slices.Clone(config.Nodes)
 	if config.MaxTTL == 0 && !config.Forgetful {
@@ -240,11 +216,11 @@ func (config *Config) complete() {
 	if config.Fenced {
 		config.HandOver = -1 // each grant needs a number of its own
 	}
-	if config.RetryDelayMax == 0 {
-		config.RetryDelayMax = max(pure.RetryMost, config.RetryDelayMin)
+	if config.Retry.MaxDelay == 0 {
+		config.Retry.MaxDelay = max(pure.RetryMost, config.Retry.MinDelay)
 	}
-	if config.RetryDelayMin == 0 && config.MaxTries > 0 {
-		config.RetryDelayMin = min(triesApart, config.RetryDelayMax)
+	if config.Retry.MinDelay == 0 && config.Retry.Tries > 0 {
+		config.Retry.MinDelay = min(triesApart, config.Retry.MaxDelay)
 	}
 }
 
@@ -261,10 +237,10 @@ func (config *Config) check() error {
 	}
 	if err := cmp.Or(
 		errtext.Negative("NodeTimeout", config.NodeTimeout), errtext.Negative("MinValidity", config.MinValidity),
-		errtext.Negative("DialTimeout", config.DialTimeout), errtext.Negative("MaxTTL", config.MaxTTL),
-		errtext.Negative("ProbeAfter", config.ProbeAfter), errtext.Negative("MaxWait", config.MaxWait),
-		errtext.Negative("RetryDelayMin", config.RetryDelayMin), errtext.Negative("RetryDelayMax", config.RetryDelayMax),
-		errtext.Negative("MaxTries", config.MaxTries),
+		errtext.Negative("Connect.Timeout", config.Connect.Timeout), errtext.Negative("MaxTTL", config.MaxTTL),
+		errtext.Negative("Connect.ProbeAfter", config.Connect.ProbeAfter), errtext.Negative("MaxWait", config.MaxWait),
+		errtext.Negative("Retry.MinDelay", config.Retry.MinDelay), errtext.Negative("Retry.MaxDelay", config.Retry.MaxDelay),
+		errtext.Negative("Retry.Tries", config.Retry.Tries),
 	); err != nil {
 		return err
 	}
@@ -283,9 +259,9 @@ func (config *Config) check() error {
 	if n := len(config.Prefix); n > longestPrefix {
 		return fmt.Errorf("the Prefix has %d bytes, more than %d", n, longestPrefix)
 	}
-	if config.RetryDelayMax > 0 && config.RetryDelayMin > config.RetryDelayMax {
-		return fmt.Errorf("RetryDelayMin is %v, more than RetryDelayMax, which is %v",
-			config.RetryDelayMin, config.RetryDelayMax)
+	if config.Retry.MaxDelay > 0 && config.Retry.MinDelay > config.Retry.MaxDelay {
+		return fmt.Errorf("Retry.MinDelay is %v, more than Retry.MaxDelay, which is %v",
+			config.Retry.MinDelay, config.Retry.MaxDelay)
 	}
 	return nil
 }
@@ -326,13 +302,13 @@ func (config *Config) endpoint(raw string) (conn.Config, error) {
 	}
 	endpoint = endpoint.Or(conn.Endpoint{
 		Username: config.Username, Password: config.Password,
-		ClientName: config.ClientName, DialTimeout: config.DialTimeout, TLS: config.TLS,
+		ClientName: config.Connect.ClientName, DialTimeout: config.Connect.Timeout, TLS: config.TLS,
 	})
 	if config.TLS != nil && endpoint.TLS == nil {
 		return conn.Config{}, errors.New("Config.TLS is set, but the URL asks for no TLS, so that the password would be sent in clear; " +
 			"write rediss://, or give the nodes with TLS its parameters in their URLs")
 	}
-	node := conn.Config{Endpoint: endpoint, NetDial: config.NetDial, Conceal: config.Prefix}
+	node := conn.Config{Endpoint: endpoint, NetDial: config.Connect.NetDial, Conceal: config.Prefix}
 	return node, node.Check()
 }
 

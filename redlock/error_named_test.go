@@ -99,7 +99,7 @@ func TestEveryErrorOfACallNamesItsResource_R12(t *testing.T) {
 			cancel()
 			s.ctx = ctx
 		}, context.Canceled},
-		"held by another": {Config{MaxTries: 1}, func(t *testing.T, m *memory, s *situation) {
+		"held by another": {Config{Retry: Retry{Tries: 1}}, func(t *testing.T, m *memory, s *situation) {
 			s.name = "held"
 			heldByAnother(t, m, s.name)
 		}, ErrHeld},
@@ -107,7 +107,7 @@ func TestEveryErrorOfACallNamesItsResource_R12(t *testing.T) {
 			s.name = "held"
 			heldByAnother(t, m, s.name)
 		}, ErrHeld},
-		"no quorum": {Config{FailFast: true, NodeTimeout: 20 * ms}, func(t *testing.T, m *memory, _ *situation) {
+		"no quorum": {Config{Retry: Retry{FailFast: true}, NodeTimeout: 20 * ms}, func(t *testing.T, m *memory, _ *situation) {
 			for _, n := range m.nodes {
 				n.Pause()
 			}
@@ -127,7 +127,7 @@ func TestEveryErrorOfACallNamesItsResource_R12(t *testing.T) {
 			time.Sleep(20 * time.Second)
 		}, nil},
 		"nested": {Config{}, func(_ *testing.T, _ *memory, s *situation) { s.ctx, s.name = s.hold.Context(), "resource-held" }, nil},
-		"overloaded": {Config{FailFast: true, MaxTries: 1}, func(t *testing.T, m *memory, s *situation) {
+		"overloaded": {Config{Retry: Retry{FailFast: true, Tries: 1}}, func(t *testing.T, m *memory, s *situation) {
 			crowd(t, m, s.client)
 		}, ErrOverloaded},
 	} {

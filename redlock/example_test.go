@@ -53,7 +53,7 @@ func ExampleNew() {
 			"redis://node0:6379", "redis://node1:6379", "redis://node2:6379", "redis://node3:6379", "redis://node4:6379",
 		),
 		Prefix:  "lock:",
-		NetDial: d.Config().NetDial, // only because these nodes are in memory
+		Connect: d.Config().Connect, // only because these nodes are in memory
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -286,11 +286,10 @@ func ExampleConfig() {
 		Username:    "locker",
 		Password:    "…", // or in the URLs, if the nodes have different ones
 		Prefix:      "lock:",
-		ClientName:  "billing-3",
+		Connect:     redlock.Connect{ClientName: "billing-3"},
 		TLS:         &tls.Config{MinVersion: tls.VersionTLS13},
 		MinValidity: 5 * time.Second,
-		MaxTries:    10,
-		FailFast:    true,
+		Retry:       redlock.Retry{Tries: 10, FailFast: true},
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -201,8 +201,8 @@ func ExampleConfig_netDial() {
 	var dialed atomic.Int32
 
 	config := d.Config()
-	inMemory := config.NetDial // or (&net.Dialer{…}).DialContext
-	config.NetDial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+	inMemory := config.Connect.NetDial // or (&net.Dialer{…}).DialContext
+	config.Connect.NetDial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		dialed.Add(1) // ctx bounds it by DialTimeout
 		return inMemory(ctx, network, addr)
 	}

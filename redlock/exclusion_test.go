@@ -129,7 +129,7 @@ func (c contest) run(t *testing.T) *referee {
 		for range contestClients {
 			own, all := c.links(t, m, random)
 			links = append(links, all...)
-			clients = append(clients, m.client(t, Config{NetDial: own.Dial, DriftFactor: c.drift, MaxTTL: c.maxTTL}))
+			clients = append(clients, m.client(t, Config{Connect: Connect{NetDial: own.Dial}, DriftFactor: c.drift, MaxTTL: c.maxTTL}))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), c.time())
 		defer cancel()

@@ -220,7 +220,7 @@ func TestAWaiterThatDies(t *testing.T) {
 // A waiter keeps its place on a node that misses every other question, whatever
 // wakes the waiter in between.
 func TestAWaiterKeepsItsPlaceThoughQuestionsAreLost(t *testing.T) {
-	for name, config := range map[string]Config{"pushed": {}, "polling": {MaxTries: 1_000_000, RetryDelayMin: 1}} {
+	for name, config := range map[string]Config{"pushed": {}, "polling": {Retry: Retry{Tries: 1_000_000, MinDelay: 1}}} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
 				held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)
@@ -272,7 +272,7 @@ func TestAWaiterKeepsItsPlaceWithoutAQuorum(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
-		c := m.client(t, Config{RetryDelayMax: time.Minute, Logger: slog.New(new(records))})
+		c := m.client(t, Config{Retry: Retry{MaxDelay: time.Minute}, Logger: slog.New(new(records))})
 		ctx, stop := context.WithCancel(t.Context())
 		gone := make(chan error, 1)
 		go func() {
@@ -663,7 +663,7 @@ func TestPlaceOfAnEvenNumberOfNodes_R33(t *testing.T) {
 			}
 			ask()
 			require.True(t, place.kept)
-			_, err := m.client(t, Config{MaxTries: 1}).Fair("r").Acquire(t.Context(), time.Minute)
+			_, err := m.client(t, Config{Retry: Retry{Tries: 1}}).Fair("r").Acquire(t.Context(), time.Minute)
 			var held *HeldError
 			require.ErrorAs(t, err, &held)
 			require.Equal(t, multiplex.Quorum(nodes), held.Admitted)
@@ -1056,6 +1056,6 @@ func TestHoldOfAFairLock(t *testing.T) {
 func (m *memory) apartPlain(t *testing.T, config Config) (*Client, *redistest.Network) {
 	t.Helper()
 	own := m.wires(t)
-	config.NetDial = own.Dial
+	config.Connect.NetDial = own.Dial
 	return m.client(t, config), own
 }

@@ -22,7 +22,7 @@ func TestFaultFloodingNode_R32(t *testing.T) {
 			t.Run(fmt.Sprintf("portable=%v/%s", portable, h.Name), func(t *testing.T) {
 				f := &fleet{t, f.servers}
 				node := startHostile(t, h)
-				c := f.client(redlock.Config{Nodes: redlock.Nodes(append(redistest.URLs(f.servers), node.URL())...), Portable: portable, NodeTimeout: unhurried})
+				c := f.client(redlock.Config{Nodes: redlock.Nodes(append(redistest.URLs(f.servers), node.URL())...), Connect: redlock.Connect{NetDial: redistest.Portable(portable)}, NodeTimeout: unhurried})
 				f.allUp(c, inTheEnd)
 				hold, err := c.Hold(context.Background(), "held", redlock.HoldOptions{TTL: 6 * time.Second})
 				if err != nil {

@@ -57,7 +57,7 @@ func TestFaultIdleTimeout_R26(t *testing.T) {
 // learned.
 func TestFaultProbeAfter(t *testing.T) {
 	f := newFleet(t, 1)
-	c := f.client(redlock.Config{ProbeAfter: 20 * time.Millisecond})
+	c := f.client(redlock.Config{Connect: redlock.Connect{ProbeAfter: 20 * time.Millisecond}})
 	f.allUp(c, inTheEnd)
 	eventually(t, inTheEnd, func() error {
 		if n := c.Nodes()[0]; n.Counts.Probes < 5 {
@@ -65,7 +65,7 @@ func TestFaultProbeAfter(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers)...), ProbeAfter: -1}); !errors.Is(err, redlock.ErrConfig) {
+	if _, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers)...), Connect: redlock.Connect{ProbeAfter: -1}}); !errors.Is(err, redlock.ErrConfig) {
 		t.Errorf("New with a negative ProbeAfter: %v", err)
 	}
 }

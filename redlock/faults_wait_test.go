@@ -67,7 +67,7 @@ func TestFaultWaitersAreTold_R11(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/portable=%t", name, portable), func(t *testing.T) {
 				f := newFleet(t, 5, over)
 				a := f.client(redlock.Config{NodeTimeout: 100 * time.Millisecond}) // its TTL is short, its patience is not
-				b := f.client(redlock.Config{Portable: portable, NodeTimeout: unhurried})
+				b := f.client(redlock.Config{Connect: redlock.Connect{NetDial: redistest.Portable(portable)}, NodeTimeout: unhurried})
 				f.allUp(a, inTheEnd)
 				f.allUp(b, inTheEnd)
 				for what, pass := range map[string]func(redlock.Lock) time.Time{"release": released, "expiry": forgotten} {
@@ -179,7 +179,7 @@ func TestFaultManyWaiters_R11(t *testing.T) {
 	f := newFleet(t, 5)
 	var clients []*redlock.Client
 	for i := range 3 {
-		clients = append(clients, f.client(redlock.Config{Portable: i == 0}))
+		clients = append(clients, f.client(redlock.Config{Connect: redlock.Connect{NetDial: redistest.Portable(i == 0)}}))
 		f.allUp(clients[i], inTheEnd)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

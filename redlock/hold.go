@@ -66,7 +66,7 @@ func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions)
 func (c *Client) holdInTime(ctx context.Context, r request, options HoldOptions) (*Hold, error) {
 	within, cancel := c.withMaxWait(ctx, options.MaxWait)
 	defer cancel()
-	r.confirmed, r.minHold = options.extensions() >= 0, options.MinHold
+	r.confirmed, r.minHold = options.NoRenewal, options.MinHold
 	acquire := func(_ context.Context, _ string, ttl time.Duration) (Lock, error) {
 		r.ttl = ttl
 		return c.acquireTraced(within, r)
@@ -155,7 +155,7 @@ func (c *Client) newHoldSince(ctx context.Context, lock Lock, granted, begun ins
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	h.inner, h.context, h.cancel = inner, holdContext{inner, h, cancel}, cancel
 	age := h.begun.at.Sub(granted.at)
-	h.renewal = pure.NewRenewal(validity, pure.Added(o.bound(), age), o.extensions())
+	h.renewal = pure.NewRenewal(validity, pure.Added(o.bound(), age), !o.NoRenewal)
 	if !pure.Young(validity-age, validity) {
 		h.renewal = h.renewal.AtOnce()
 	}

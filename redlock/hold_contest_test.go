@@ -143,7 +143,7 @@ func (c holdContest) arrangeHeal(n *redistest.Node) {
 
 // process is one client from its start to its end.
 func (c holdContest) process(ctx context.Context, t *testing.T, m *memory, random *rand.Rand, r *holdReferee, own *redistest.Network) {
-	client := exactClient(t, m, Config{NetDial: own.Dial, MaxTTL: c.maxTTL, ReleaseOnClose: random.IntN(2) == 0})
+	client := exactClient(t, m, Config{Connect: Connect{NetDial: own.Dial}, MaxTTL: c.maxTTL, ReleaseOnClose: random.IntN(2) == 0})
 	defer closeNow(t, client)
 	for ctx.Err() == nil {
 		resource := fmt.Sprintf("r%d", random.IntN(contestResources))

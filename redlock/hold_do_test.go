@@ -36,7 +36,7 @@ func TestDoWithsRunsAndReleases(t *testing.T) { // R14
 
 func TestDoWithoutTheLockDoesNothing(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		a, b := m.client(t, Config{}), m.client(t, Config{MaxTries: 2})
+		a, b := m.client(t, Config{}), m.client(t, Config{Retry: Retry{Tries: 2}})
 		mustAcquire(t, a, "r", time.Minute)
 		err := b.Do(context.Background(), "r", time.Second, func(context.Context) error {
 			t.Error("called")

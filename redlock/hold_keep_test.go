@@ -153,12 +153,12 @@ func TestWhatCannotBeKept_R10_R13(t *testing.T) {
 			"MinHold":           {c, lock, HoldOptions{TTL: holdTTL, MinHold: time.Second}, ErrHoldOptions},
 			"Reentrant":         {c, lock, HoldOptions{TTL: holdTTL, Reentrant: true}, ErrHoldOptions},
 			"a TTL of an age":   {c, lock, HoldOptions{TTL: 200 * 365 * 24 * time.Hour}, ErrTTL},
-			"a negative number": {c, lock, HoldOptions{TTL: holdTTL, MaxExtensions: -1}, ErrHoldOptions},
+			"a negative number": {c, lock, HoldOptions{TTL: holdTTL, MaxHold: -1}, ErrHoldOptions},
 		} {
 			_, err := try.client.Keep(t.Context(), try.lock, try.options)
 			require.ErrorIs(t, err, try.want, name)
-			if try.options.MaxExtensions < 0 {
-				require.ErrorContains(t, err, "MaxExtensions is negative: -1")
+			if try.options.MaxHold < 0 {
+				require.ErrorContains(t, err, "MaxHold is negative: -1ns")
 			}
 		}
 		require.Len(t, m.holders("r", lock.Token()), 3, "it is as it was")

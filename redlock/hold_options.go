@@ -10,12 +10,12 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// HoldOptions says how a lock is held. TTL must be set; every other field may
-// be zero.
+// HoldOptions says how a lock is held. Every field may be zero.
 type HoldOptions struct {
 	// TTL is how long the lock outlives a client that has crashed: the life of
 	// its keys, counted from the last renewal. A shorter TTL is renewed more
-	// often, at a third of the validity. It must be set; see ErrTTL.
+	// often, at a third of the validity. If zero, ten seconds, or Config.MaxTTL
+	// if that is less.
 	TTL time.Duration
 	// MaxWait bounds how long Hold and DoWith wait for the lock, so that ctx
 	// can bound the work of DoWith; see Config.MaxWait. TryHold does not wait.
@@ -24,9 +24,6 @@ type HoldOptions struct {
 	// MaxHold bounds how long the context lasts, counted from the grant. If
 	// zero, it is unbounded.
 	MaxHold time.Duration
-	// MaxExtensions bounds how often the lock is renewed. If zero, it is
-	// unbounded.
-	MaxExtensions int
 	// NoRenewal leaves the lock as it was granted: the context ends with its
 	// validity. If zero, the lock is renewed.
 	NoRenewal bool
@@ -56,11 +53,20 @@ type HoldOptions struct {
 	Reentrant bool
 }
 
+// defaultHoldTTL is HoldOptions.TTL if that is zero.
+const defaultHoldTTL = 10 * time.Second
+
 // ErrHoldOptions is returned for HoldOptions that cannot work; the error says
 // why. Nothing was sent.
 var ErrHoldOptions = errors.New("redlock: bad options for a hold")
 
 func (o HoldOptions) check(c *Client) (HoldOptions, error) {
+	if o.TTL == 0 {
+		o.TTL = defaultHoldTTL
+		if c.config.MaxTTL > 0 {
+			o.TTL = min(o.TTL, c.config.MaxTTL)
+		}
+	}
 	ttl, err := c.checkTTL(o.TTL)
 	if err != nil {
 		return o, err
@@ -68,7 +74,7 @@ func (o HoldOptions) check(c *Client) (HoldOptions, error) {
 	o.TTL = ttl
 	negative := cmp.Or(
 		errtext.Negative("MaxWait", o.MaxWait), errtext.Negative("MaxHold", o.MaxHold),
-		errtext.Negative("MaxExtensions", o.MaxExtensions), errtext.Negative("MinHold", o.MinHold),
+		errtext.Negative("MinHold", o.MinHold),
 	)
 	switch {
 	case o.Reentrant:
@@ -81,20 +87,10 @@ func (o HoldOptions) check(c *Client) (HoldOptions, error) {
 	return o, nil
 }
 
-// bound and extensions return the options as pure.NewRenewal takes them.
+// bound returns MaxHold as pure.NewRenewal takes it.
 func (o HoldOptions) bound() time.Duration {
 	if o.MaxHold == 0 {
 		return pure.Never
 	}
 	return o.MaxHold
-}
-
-func (o HoldOptions) extensions() int {
-	switch {
-	case o.NoRenewal:
-		return 0
-	case o.MaxExtensions == 0:
-		return -1
-	}
-	return o.MaxExtensions
 }

@@ -308,25 +308,36 @@ func TestMaxHoldEndsTheContext(t *testing.T) { // R13
 	})
 }
 
-func TestMaxExtensionsAndNoRenewal(t *testing.T) { // R10, R13
-	for _, c := range []struct {
-		options HoldOptions
-		lasts   time.Duration
-	}{
-		{HoldOptions{NoRenewal: true}, holdValidity},
-		{HoldOptions{MaxExtensions: 1}, holdThird + holdValidity},
-		{HoldOptions{MaxExtensions: 3}, 3*holdThird + holdValidity},
-	} {
-		simulated(t, 3, func(t *testing.T, m *memory) {
-			client := exactClient(t, m, Config{})
-			start := time.Now()
-			h := mustHold(t, client, "r", c.options)
-			awaitEnd(t, h.Context())
-			require.Equal(t, c.lasts-holdMargin, time.Since(start))
-			requireLost(t, h, false, 0, nil)
-			require.Equal(t, c.options.MaxExtensions, extensions(m.nodes[0]))
-		})
-	}
+func TestNoRenewal(t *testing.T) { // R10, R13
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		client := exactClient(t, m, Config{})
+		start := time.Now()
+		h := mustHold(t, client, "r", HoldOptions{NoRenewal: true})
+		awaitEnd(t, h.Context())
+		require.Equal(t, holdValidity-holdMargin, time.Since(start))
+		requireLost(t, h, false, 0, nil)
+		require.Zero(t, extensions(m.nodes[0]))
+	})
+}
+
+// A hold without a TTL has ten seconds, or MaxTTL if that is less.
+func TestDefaultTTLOfAHold(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		for want, config := range map[time.Duration]Config{
+			10 * time.Second: {}, 2 * time.Second: {MaxTTL: 2 * time.Second},
+		} {
+			c := m.client(t, config)
+			h, err := c.Hold(t.Context(), "r", HoldOptions{})
+			require.NoError(t, err)
+			require.Equal(t, want, h.Current().ttl)
+			require.NoError(t, h.Release(t.Context()))
+			require.NoError(t, c.Do(t.Context(), "r", 0, func(ctx context.Context) error {
+				h, _ := FromContext(ctx)
+				require.Equal(t, want, h.Current().ttl)
+				return nil
+			}))
+		}
+	})
 }
 
 func TestHoldOptionsAreChecked(t *testing.T) {
@@ -334,13 +345,13 @@ func TestHoldOptionsAreChecked(t *testing.T) {
 		m.ownerless()
 		c := exactClient(t, m, Config{})
 		for _, o := range []HoldOptions{
-			{TTL: time.Second, MaxHold: -1}, {TTL: time.Second, MaxExtensions: -1}, {TTL: time.Second, MinHold: -1},
+			{TTL: time.Second, MaxHold: -1}, {TTL: time.Second, MinHold: -1},
 			{TTL: time.Second, MinHold: time.Second + ms},
 		} {
 			_, err := c.Hold(context.Background(), "r", o)
 			require.ErrorIs(t, err, ErrHoldOptions)
 		}
-		_, err := c.Hold(context.Background(), "r", HoldOptions{})
+		_, err := c.Hold(context.Background(), "r", HoldOptions{TTL: -1})
 		require.ErrorIs(t, err, ErrTTL)
 		require.Zero(t, m.nodes[0].Calls("SET"))
 	})

@@ -46,7 +46,7 @@ func (i interior) Settings() inside.Settings {
 	return inside.Settings{
 		Prefix: config.Prefix, Owner: config.Owner, Nodes: len(config.Nodes), Fenced: config.Fenced,
 		MaxTTL: config.MaxTTL, MinValidity: config.MinValidity,
-		NodeTimeout: config.NodeTimeout, DialTimeout: config.DialTimeout,
+		NodeTimeout: config.NodeTimeout, DialTimeout: config.Connect.Timeout,
 	}
 }
 

@@ -117,8 +117,8 @@ func (m *memory) reach(config Config) Config {
 	if config.Nodes == nil {
 		config.Nodes = Nodes(m.urls()...)
 	}
-	if config.NetDial == nil {
-		config.NetDial = m.network.Dial
+	if config.Connect.NetDial == nil {
+		config.Connect.NetDial = m.network.Dial
 	}
 	for i := range config.Nodes {
 		config.Nodes[i].URL = m.arrangement.URL(config.Nodes[i].URL)

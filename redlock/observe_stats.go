@@ -44,7 +44,7 @@ type Stats struct {
 	ReleaseForm string
 	// Polling reports that callers read their own replies, where a node's
 	// connection allows it (NodeStatus.Polled), instead of a goroutine for each
-	// node; see Config.Portable.
+	// node.
 	Polling bool
 }
 

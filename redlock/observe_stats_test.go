@@ -229,7 +229,7 @@ func TestStatsOfRealServers(t *testing.T) {
 // busy machine a vote may be late.
 func realClient(t *testing.T, servers []*redistest.Server, portable bool) *Client {
 	t.Helper()
-	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable, Forgetful: true})
+	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Connect: Connect{NetDial: redistest.Portable(portable)}, Forgetful: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { closeNow(t, c) })
 	require.Eventually(t, func() bool {

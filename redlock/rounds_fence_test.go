@@ -44,7 +44,7 @@ func (p *player) open() {
 		node.Serve(p.lateNetwork.Listen(node.Addr()))
 	}
 	config := p.config
-	config.Nodes, config.NetDial = Nodes(p.memory.urls()...), p.lateNetwork.Dial
+	config.Nodes, config.Connect.NetDial = Nodes(p.memory.urls()...), p.lateNetwork.Dial
 	config.NodeTimeout = maxTTL
 	p.late, err = New(p.t.Context(), config)
 	require.NoError(p.t, err)

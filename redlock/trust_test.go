@@ -181,7 +181,7 @@ func TestAcquireWaitsForTheQuarantine_R23(t *testing.T) {
 		_, err := m.client(t, Config{MaxTTL: time.Second}).Acquire(ctx, "r", time.Second)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, ErrQuarantined)
-		fast := m.client(t, Config{MaxTTL: time.Second, FailFast: true})
+		fast := m.client(t, Config{MaxTTL: time.Second, Retry: Retry{FailFast: true}})
 		start := time.Now()
 		_, err = fast.Acquire(context.Background(), "r", time.Second)
 		require.ErrorIs(t, err, ErrQuarantined)

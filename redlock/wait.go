@@ -37,9 +37,9 @@ const (
 
 // wait is Acquire without the tracer. The first attempt is made at once, unless
 // other callers of this client already wait for the same lock; with
-// Config.MaxTries a caller waits beside them.
+// Config.Retry.Tries a caller waits beside them.
 func (c *Client) wait(ctx context.Context, r request, tries *int) (Lock, error) {
-	apart := c.config.MaxTries > 0
+	apart := c.config.Retry.Tries > 0
 	begun := time.Now()
 	var last error
 	if apart || !c.queues.has(r.key()) {
@@ -93,7 +93,7 @@ func (c *Client) waitInTurn(ctx context.Context, w *waiter, last error, tries *i
 // goesOn reports whether Acquire goes on after an attempt with an error.
 func (c *Client) goesOn(err error, tries int) bool {
 	_, cancelled := err.(*CancelledError) // which is also the last attempt's error
-	return !cancelled && c.triesAgain(err) && tries != c.config.MaxTries
+	return !cancelled && c.triesAgain(err) && tries != c.config.Retry.Tries
 }
 
 // await waits until a caller in a queue is to make an attempt, or to take a
@@ -185,7 +185,7 @@ func (c *Client) tooFar(ttl time.Duration) bool {
 //   - It was granted in this queue: its holder is here, and calls when it
 //     releases.
 //   - Another client holds it: the nodes push when that changes.
-//   - That is unknown, the nodes do not push, or Config.MaxTries is set: time
+//   - That is unknown, the nodes do not push, or Config.Retry.Tries is set: time
 //     passes (R11).
 //
 // Attempts that fail one after another come at growing and random distances,
@@ -201,7 +201,7 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 	w.mustAskAgain(last)
 	pause := c.pause(s, rand.Float64())
 	c.compete(w)
-	if c.config.MaxTries > 0 || !isHeld(last) || !c.ask(s, keyInTheWay(last, &w.request)) {
+	if c.config.Retry.Tries > 0 || !isHeld(last) || !c.ask(s, keyInTheWay(last, &w.request)) {
 		_, err := c.doze(ctx, w, c.inTime(w, pause), nil)
 		return err
 	}
@@ -304,9 +304,9 @@ func (w *waiter) bound(d time.Duration) time.Duration {
 }
 
 // inTime bounds the delay of a caller that lets time pass. A higher
-// Config.RetryDelayMin counts all the same.
+// Config.Retry.MinDelay counts all the same.
 func (c *Client) inTime(w *waiter, delay time.Duration) time.Duration {
-	return min(delay, max(w.bound(delay), c.config.RetryDelayMin))
+	return min(delay, max(w.bound(delay), c.config.Retry.MinDelay))
 }
 
 func fallback() time.Duration {

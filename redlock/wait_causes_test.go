@@ -244,7 +244,7 @@ func notFound(context.Context, string, string) (net.Conn, error) {
 // half a minute it is a mistake (R31).
 func TestANameThatIsNotFoundEndsAWaitLate_R31(t *testing.T) {
 	simulated(t, 1, func(t *testing.T, m *memory) {
-		c, err := New(t.Context(), Config{Nodes: Nodes("redis://typo"), NetDial: notFound, Logger: slog.New(new(records))})
+		c, err := New(t.Context(), Config{Nodes: Nodes("redis://typo"), Connect: Connect{NetDial: notFound}, Logger: slog.New(new(records))})
 		require.NoError(t, err)
 		defer closeNow(t, c)
 		start := time.Now()

@@ -799,7 +799,7 @@ func TestHandingOverUnderLoad(t *testing.T) {
 	servers := redistest.Servers(t, 3, redistest.OverTCP)
 	var clients []*Client
 	for _, portable := range []bool{false, true} {
-		c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable, Forgetful: true})
+		c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Connect: Connect{NetDial: redistest.Portable(portable)}, Forgetful: true})
 		require.NoError(t, err)
 		t.Cleanup(func() { closeNow(t, c) })
 		require.NoError(t, c.Ready(t.Context()))

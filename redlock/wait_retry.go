@@ -11,7 +11,7 @@ import (
 // retryDelay returns the delay after the given number of failed attempts (R11).
 // random is uniform in [0, 1).
 func (c *Client) retryDelay(failed int, usual time.Duration, random float64) time.Duration {
-	return pure.RetryDelay(failed, usual, c.config.RetryDelayMin, c.config.RetryDelayMax, random)
+	return pure.RetryDelay(failed, usual, c.config.Retry.MinDelay, c.config.Retry.MaxDelay, random)
 }
 
 // triesAgain reports whether Acquire retries after an error.
@@ -20,7 +20,7 @@ func (c *Client) triesAgain(err error) bool {
 	case errors.Is(err, ErrHeld), errors.Is(err, ErrExpired), errors.Is(err, ErrOverloaded):
 		return true
 	case errors.Is(err, ErrNoQuorum):
-		return !c.config.FailFast
+		return !c.config.Retry.FailFast
 	default:
 		return false
 	}

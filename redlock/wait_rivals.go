@@ -174,17 +174,17 @@ func (c *Client) leaveToRivals(ctx context.Context, r *request) error {
 	return sleep(ctx, left, c.over(ctx))
 }
 
-// contestWindow is pure.ContestWindow for this client. A lower RetryDelayMax
+// contestWindow is pure.ContestWindow for this client. A lower Retry.MaxDelay
 // bounds it.
 func (c *Client) contestWindow(period time.Duration) time.Duration {
-	return min(pure.ContestWindow(period, time.Duration(c.quorumTime.Load())), c.config.RetryDelayMax)
+	return min(pure.ContestWindow(period, time.Duration(c.quorumTime.Load())), c.config.Retry.MaxDelay)
 }
 
 // givingWay is for how long a client leaves a lock to others that it had for
 // the given time: they draw lots within a window that follows from the same.
 func (c *Client) givingWay(period time.Duration) time.Duration {
 	usual := time.Duration(c.quorumTime.Load())
-	return min(c.contestWindow(period)+2*usual, c.config.RetryDelayMax)
+	return min(c.contestWindow(period)+2*usual, c.config.Retry.MaxDelay)
 }
 
 // Contests are what the head of a queue knows of those in which it took part.

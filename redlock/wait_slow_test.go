@@ -56,7 +56,7 @@ func (m *memory) leastLeft(prefix string, during time.Duration) time.Duration {
 // as long as the mark stands.
 func TestTheMarkOfAWaitingWriterHasNoGap(t *testing.T) {
 	for _, far := range []time.Duration{0, 25 * ms, 50 * ms, 100 * ms, 150 * ms, 250 * ms} {
-		for name, config := range map[string]Config{"pushed": {}, "polling": {MaxTries: 1_000_000, RetryDelayMin: 1}, "not pushed": {RetryDelayMax: time.Minute}} {
+		for name, config := range map[string]Config{"pushed": {}, "polling": {Retry: Retry{Tries: 1_000_000, MinDelay: 1}}, "not pushed": {Retry: Retry{MaxDelay: time.Minute}}} {
 			t.Run(fmt.Sprint(far, " ", name), func(t *testing.T) {
 				simulated(t, anyNumber, func(t *testing.T, m *memory) {
 					m.far(far)
@@ -164,7 +164,7 @@ func TestNoWriterStarvesFarAway(t *testing.T) {
 // the sum it does up to 500 ms, but over 350 ms no client here gets connected.
 func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
 	for _, far := range []time.Duration{25 * ms, 50 * ms, 100 * ms, 200 * ms, 300 * ms} {
-		for name, config := range map[string]Config{"pushed": {}, "polling": {MaxTries: 1_000_000, RetryDelayMin: 1}} {
+		for name, config := range map[string]Config{"pushed": {}, "polling": {Retry: Retry{Tries: 1_000_000, MinDelay: 1}}} {
 			t.Run(fmt.Sprint(far, " ", name), func(t *testing.T) {
 				simulated(t, anyNumber, func(t *testing.T, m *memory) {
 					m.far(far)
@@ -195,13 +195,13 @@ func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// A higher Config.RetryDelayMin counts also where a waiter that polls should
+// A higher Config.Retry.MinDelay counts also where a waiter that polls should
 // ask sooner.
 func TestRetryDelayMinOfAWaiterInAQueue(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		held, err := m.client(t, Config{}).Fair("r").TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
-		seldom := m.client(t, Config{MaxTries: 1000, RetryDelayMin: 400 * ms, RetryDelayMax: time.Second})
+		seldom := m.client(t, Config{Retry: Retry{Tries: 1000, MinDelay: 400 * ms, MaxDelay: time.Second}})
 		before := m.nodes[0].Calls("EVALSHA")
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()

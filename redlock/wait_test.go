@@ -461,12 +461,12 @@ func TestWithoutTracking(t *testing.T) {
 	}{
 		"refused":        {refuse, func(*memory) Config { return Config{} }, 3},
 		"RESP2":          {func(*memory) {}, func(m *memory) Config { return Config{Nodes: Nodes(resp2(m)...)} }, 0},
-		"a few attempts": {func(*memory) {}, func(*memory) Config { return Config{MaxTries: 1000} }, 0},
+		"a few attempts": {func(*memory) {}, func(*memory) Config { return Config{Retry: Retry{Tries: 1000}} }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 5, func(t *testing.T, m *memory) {
 				c.arrange(m)
-				a, b := m.client(t, Config{MaxTries: 2}), m.client(t, c.config(m))
+				a, b := m.client(t, Config{Retry: Retry{Tries: 2}}), m.client(t, c.config(m))
 				held := mustAcquire(t, a, "r", time.Minute)
 				before := m.nodes[0].Calls("SET")
 				w := waits(t.Context(), b, "r")
@@ -564,7 +564,7 @@ func TestBadCallsDoNotQueue(t *testing.T) {
 // FailFast ends each waiter if there is no quorum, one after another (R11).
 func TestFailFastEndsAllThatWait(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		a, b := m.client(t, Config{}), m.client(t, Config{FailFast: true})
+		a, b := m.client(t, Config{}), m.client(t, Config{Retry: Retry{FailFast: true}})
 		mustAcquire(t, a, "r", time.Minute)
 		var all []*waiting
 		for range 5 {

@@ -131,7 +131,7 @@ func MaxTTL(maxTTL time.Duration) Option { return func(s *settings) { s.maxTTL =
 // clients wait for MaxTTL; Client does so.
 func (d *Deployment) Config() redlock.Config {
 	return redlock.Config{
-		Nodes: redlock.Nodes(d.URLs()...), Password: d.settings.password, MaxTTL: d.settings.maxTTL, NetDial: d.dial,
+		Nodes: redlock.Nodes(d.URLs()...), Password: d.settings.password, MaxTTL: d.settings.maxTTL, Connect: redlock.Connect{NetDial: d.dial},
 	}
 }
 

@@ -76,8 +76,8 @@ func (d *deployment) config(p *process) (redlock.Config, error) {
 		return redlock.Config{}, usagef("--user needs --password-env")
 	}
 	config := redlock.Config{
-		Nodes: redlock.Nodes(d.Nodes...), Prefix: d.Prefix, Username: d.User, Password: password, DialTimeout: d.Timeout,
-		MaxTTL: d.MaxTTL, Forgetful: d.Forgetful, ClientName: "redlock", Owner: d.Owner,
+		Nodes: redlock.Nodes(d.Nodes...), Prefix: d.Prefix, Username: d.User, Password: password, Connect: redlock.Connect{Timeout: d.Timeout, ClientName: "redlock"},
+		MaxTTL: d.MaxTTL, Forgetful: d.Forgetful, Owner: d.Owner,
 	}
 	for i, url := range d.Durable {
 		node := slices.Index(d.Nodes, url)
@@ -168,7 +168,7 @@ func (d *deployment) openWithin(config redlock.Config, most time.Duration) (*red
 	most = min(most, d.Timeout)
 	// A little earlier: the error of each node is a better answer than a
 	// timeout.
-	config.DialTimeout = max(1, most-most/10)
+	config.Connect.Timeout = max(1, most-most/10)
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	client, err := redlock.New(ctx, config)

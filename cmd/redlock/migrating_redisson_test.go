@@ -160,7 +160,7 @@ var redissonPorts = map[string]func(p *port){
 		require.ErrorIs(p, lock.Release(p.Context()), redlock.ErrNotHeld)
 	},
 	"`getSpinLock`": func(p *port) {
-		spins := p.with(redlock.Config{MaxTries: 1_000_000, RetryDelayMin: time.Millisecond, RetryDelayMax: 20 * time.Millisecond})
+		spins := p.with(redlock.Config{Retry: redlock.Retry{Tries: 1_000_000, MinDelay: time.Millisecond, MaxDelay: 20 * time.Millisecond}})
 		lock := p.ok(p.mine.Acquire(p.Context(), "r", time.Minute))
 		time.AfterFunc(50*time.Millisecond, func() { _ = lock.Release(context.Background()) })
 		p.ok(spins.Acquire(p.Context(), "r", time.Minute))

@@ -28,7 +28,7 @@ func (d *deployment) probes(p *process) ([]*probe.Probe, error) {
 		}
 		e = e.Or(conn.Endpoint{
 			Username: config.Username, Password: config.Password,
-			ClientName: config.ClientName, DialTimeout: config.DialTimeout,
+			ClientName: config.Connect.ClientName, DialTimeout: config.Connect.Timeout,
 		})
 		all = append(all, probe.New(e, config.Prefix))
 	}

@@ -297,7 +297,7 @@ func TestLeadershipIsLostWithTheNodes(t *testing.T) {
 func TestElectorOfAnImpatientClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := redlocktest.New(t, 3)
-		impatient := func(c *redlock.Config) { c.FailFast, c.MaxTries = true, 2 }
+		impatient := func(c *redlock.Config) { c.Retry.FailFast, c.Retry.Tries = true, 2 }
 		d.Client(t) // opens the deployment
 		d.Node(0).Refuse(true)
 		d.Node(1).Refuse(true)

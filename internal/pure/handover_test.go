@@ -35,12 +35,12 @@ func TestWhatIsLeftForTheNext(t *testing.T) {
 // The first renewal of a hold is due at once, unless none is to be made.
 func TestARenewalAtOnce(t *testing.T) {
 	const validity = 9 * time.Second
-	r := NewRenewal(validity, Never, -1).AtOnce()
+	r := NewRenewal(validity, Never, true).AtOnce()
 	require.True(t, r.Held())
 	require.Zero(t, r.Alarm())
 	_, act := r.On(OnLook, time.Second, 0)
 	require.Equal(t, ToRenew, act)
-	r = NewRenewal(validity, Never, 0).AtOnce()
+	r = NewRenewal(validity, Never, false).AtOnce()
 	_, act = r.On(OnLook, time.Second, 0)
 	require.Equal(t, CarryOn, act)
 	r, _ = r.On(OnEnd, 0, 0)

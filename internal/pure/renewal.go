@@ -18,7 +18,7 @@ type Renewal struct {
 	next     time.Duration // the age at which a renewal is due, or Never
 	asked    time.Duration // the age at which the renewal in flight began
 	flying   bool          // a renewal is in flight
-	left     int           // extensions still allowed; negative if unbounded
+	renews   bool
 	delay    time.Duration // the next pause after a failure
 }
 
@@ -73,10 +73,9 @@ const (
 )
 
 // NewRenewal returns the state of a lock that was just granted. bound is Never
-// if nothing bounds the hold, and extensions is negative if nothing bounds
-// their number.
-func NewRenewal(validity, bound time.Duration, extensions int) Renewal {
-	r := Renewal{Validity: validity, bound: bound, left: extensions}
+// if nothing bounds the hold. Unless renews, the lock ends as it was granted.
+func NewRenewal(validity, bound time.Duration, renews bool) Renewal {
+	r := Renewal{Validity: validity, bound: bound, renews: renews}
 	return r.plan()
 }
 
@@ -96,7 +95,7 @@ func (r Renewal) Held() bool { return r.phase == phaseHeld }
 // pause after a failure, which is a small part of the validity.
 func (r Renewal) plan() Renewal {
 	r.next, r.delay = Never, min(max(r.Validity/64, time.Millisecond), 100*time.Millisecond)
-	if r.left != 0 && r.bound > r.Validity-cancelMargin(r.Validity) {
+	if r.renews && r.bound > r.Validity-cancelMargin(r.Validity) {
 		r.next = r.Validity / renewalsPerValidity
 	}
 	return r
@@ -183,9 +182,6 @@ func (r Renewal) end(act RenewalAction) (Renewal, RenewalAction) {
 func (r Renewal) rebase() Renewal {
 	if r.bound != Never {
 		r.bound -= r.asked
-	}
-	if r.left > 0 {
-		r.left--
 	}
 	r.flying, r.asked = false, 0
 	return r.plan()

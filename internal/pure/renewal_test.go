@@ -23,11 +23,11 @@ func TestRenewalDecisions(t *testing.T) { // R10, R13
 		alarm time.Duration // afterwards
 	}
 	for name, c := range map[string]struct {
-		bound      time.Duration
-		extensions int
-		steps      []step
+		bound  time.Duration
+		renews bool
+		steps  []step
 	}{
-		"a third, granted, and a third again": {Never, -1, []step{
+		"a third, granted, and a third again": {Never, true, []step{
 			{OnLook, 0, CarryOn, 3 * s},
 			{OnLook, 3*s - 6*ms, CarryOn, 3 * s},
 			{OnLook, 3 * s, ToRenew, end},
@@ -36,28 +36,28 @@ func TestRenewalDecisions(t *testing.T) { // R10, R13
 			{OnLook, 2 * ms, CarryOn, 3 * s},
 			{OnLook, 3 * s, ToRenew, end},
 		}},
-		"along with others, 5 ms early": {Never, -1, []step{{OnLook, 3*s - 5*ms, ToRenew, end}}},
-		"silence": {Never, -1, []step{
+		"along with others, 5 ms early": {Never, true, []step{{OnLook, 3*s - 5*ms, ToRenew, end}}},
+		"silence": {Never, true, []step{
 			{OnLook, 3 * s, ToRenew, end},
 			{OnLook, end - 1, CarryOn, end},
 			{OnLook, end, ToLose, Never},
 			{OnGrant, end + 1, ToDrop, Never},
 			{OnLook, end + 2, ToDrop, Never},
 		}},
-		"a grant that comes late": {Never, -1, []step{
+		"a grant that comes late": {Never, true, []step{
 			{OnLook, 3 * s, ToRenew, end},
 			{OnGrant, validity, ToLose, Never},
 		}},
-		"a grant at the last moment": {Never, -1, []step{
+		"a grant at the last moment": {Never, true, []step{
 			{OnLook, 3 * s, ToRenew, end},
 			{OnGrant, validity - 1, ToProlong, 3 * s},
 		}},
-		"a definite loss": {Never, -1, []step{
+		"a definite loss": {Never, true, []step{
 			{OnLook, 3 * s, ToRenew, end},
 			{OnRefusal, 3*s + ms, ToLose, Never},
 			{OnRefusal, 3*s + ms, ToDrop, Never},
 		}},
-		"failures, half a pause and more later": {Never, -1, []step{
+		"failures, half a pause and more later": {Never, true, []step{
 			{OnLook, 3 * s, ToRenew, end},
 			{OnFailure, 3*s + 50*ms, CarryOn, 3*s + 100*ms},
 			{OnLook, 3*s + 99*ms, ToRenew, end},
@@ -72,53 +72,43 @@ func TestRenewalDecisions(t *testing.T) { // R10, R13
 			{OnFailure, 8900 * ms, CarryOn, end},
 			{OnLook, end, ToLose, Never},
 		}},
-		"no extension": {Never, 0, []step{
+		"no renewal": {Never, false, []step{
 			{OnLook, 5 * s, CarryOn, end},
 			{OnLook, end, ToLose, Never},
 		}},
-		"two extensions, of which failures are none": {Never, 2, []step{
-			{OnLook, 3 * s, ToRenew, end},
-			{OnFailure, 3*s + ms, CarryOn, 3*s + 51*ms},
-			{OnLook, 4 * s, ToRenew, end},
-			{OnGrant, 4*s + ms, ToProlong, 3 * s},
-			{OnLook, 3 * s, ToRenew, end},
-			{OnGrant, 3*s + ms, ToProlong, end},
-			{OnLook, 8 * s, CarryOn, end},
-			{OnLook, end, ToLose, Never},
-		}},
-		"a bound within the validity: no renewal would be of use": {5 * s, -1, []step{
+		"a bound within the validity: no renewal would be of use": {5 * s, true, []step{
 			{OnLook, 3 * s, CarryOn, 5 * s},
 			{OnLook, 5 * s, ToStopShort, validity},
 			{OnLook, 6 * s, CarryOn, validity},
 			{OnLook, validity, ToDrop, Never},
 		}},
-		"a bound after one renewal": {10 * s, -1, []step{
+		"a bound after one renewal": {10 * s, true, []step{
 			{OnLook, 3 * s, ToRenew, end},
 			{OnGrant, 3*s + ms, ToProlong, 7 * s},
 			{OnLook, 7 * s, ToStopShort, validity},
 		}},
-		"a bound while a renewal is in flight, which is granted then": {9990 * ms, -1, []step{
+		"a bound while a renewal is in flight, which is granted then": {9990 * ms, true, []step{
 			{OnLook, 3 * s, ToRenew, end},
 			{OnFailure, 8 * s, CarryOn, 8*s + 50*ms},
 			{OnLook, 8*s + 100*ms, ToRenew, end},
 			{OnGrant, 8*s + 200*ms, ToProlong, 1890 * ms},
 			{OnLook, 1890 * ms, ToStopShort, validity},
 		}},
-		"a bound and a loss after it": {9 * s, -1, []step{
+		"a bound and a loss after it": {9 * s, true, []step{
 			{OnLook, 3 * s, ToRenew, end},
 			{OnFailure, 8 * s, CarryOn, 8*s + 50*ms},
 			{OnLook, end, ToLose, Never},
 		}},
-		"released": {Never, -1, []step{
+		"released": {Never, true, []step{
 			{OnLook, 3 * s, ToRenew, end},
 			{OnEnd, 4 * s, ToDrop, Never},
 			{OnGrant, 4*s + ms, ToDrop, Never},
 			{OnLook, 6 * s, ToDrop, Never},
 		}},
-		"a pause past everything": {Never, -1, []step{{OnLook, time.Hour, ToLose, Never}}},
+		"a pause past everything": {Never, true, []step{{OnLook, time.Hour, ToLose, Never}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := NewRenewal(validity, c.bound, c.extensions)
+			r := NewRenewal(validity, c.bound, c.renews)
 			for i, step := range c.steps {
 				var act RenewalAction
 				r, act = r.On(step.event, step.age, 0)
@@ -156,7 +146,7 @@ func TestARenewalIsNeverForgotten(t *testing.T) {
 		if random.IntN(2) == 0 {
 			bound = time.Duration(1 + random.Int64N(int64(40*time.Second)))
 		}
-		r := NewRenewal(validity, bound, random.IntN(6)-1)
+		r := NewRenewal(validity, bound, random.IntN(4) > 0)
 		age := time.Duration(0)
 		for r.phase == phaseHeld {
 			require.NotEqual(t, Never, r.Alarm())

@@ -51,7 +51,7 @@ func (w *worker) breakConfig(config *redlock.Config) {
 		config.Nodes = config.Nodes[w.Name%len(config.Nodes):][:1]
 		config.MaxTTL, config.Forgetful, config.Fenced = 0, true, false // or it would be refused (R30)
 	case brokenReplies:
-		config.NetDial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		config.Connect.NetDial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			var d net.Dialer
 			c, err := d.DialContext(ctx, network, addr)
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/proof/history"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
@@ -116,7 +117,7 @@ func (w *worker) begin(s *setup, working *sync.WaitGroup) (err error) {
 		return err
 	}
 	w.semaphore = w.push.Semaphore(w.breakPermits(permitKey), permits)
-	if w.poll, err = w.client(redlock.Config{MaxTries: 1_000_000, RetryDelayMin: time.Millisecond}); err != nil {
+	if w.poll, err = w.client(redlock.Config{Retry: redlock.Retry{Tries: 1_000_000, MinDelay: time.Millisecond}}); err != nil {
 		return err
 	}
 	if w.fenced, err = w.client(redlock.Config{Fenced: true, Owner: fmt.Sprint("process-", s.Name)}); err != nil {
@@ -176,7 +177,7 @@ func (w *worker) start(working *sync.WaitGroup, load func()) {
 func (w *worker) client(config redlock.Config) (*redlock.Client, error) {
 	config.Nodes, config.Prefix = redlock.Nodes(w.Nodes...), prefix
 	config.Username, config.Password = userName, w.Password
-	config.MaxTTL, config.Portable, config.ReleaseOnClose = w.maxTTL, w.Portable, true
+	config.MaxTTL, config.Connect.NetDial, config.ReleaseOnClose = w.maxTTL, redistest.Portable(w.Portable), true
 	w.breakConfig(&config)
 	return redlock.New(context.Background(), config)
 }

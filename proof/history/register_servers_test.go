@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/proof/history"
 	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/require"
 )
 
 // Many callers share one connection and give up at any moment, while the
@@ -31,7 +30,11 @@ func TestHistoryOfARegister_OnRealServers(t *testing.T) {
 			redistest.NoLeaks(t)
 			server := redistest.Servers(t, 1)[0]
 			proxy := redistest.Proxies(t, []*redistest.Server{server})[0]
-			r := newRegister(t, proxy.URL(), func(c *multiplex.Config) { c.Portable = portable })
+			r := newRegister(t, proxy.URL(), func(c *multiplex.Config) {
+				for i := range c.Nodes {
+					c.Nodes[i].NetDial = redistest.Portable(portable)
+				}
+			})
 			disturbed := r.work(registerTime, func(which int, random *rand.Rand) string { return r.disturb(which, random, server, proxy) })
 
 			require.Zero(t, r.hung.Load(), "calls that got no answer within %v", accessMost)

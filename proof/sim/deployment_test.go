@@ -23,7 +23,7 @@ func (w *world) sideConfig(name string, masters []*master) redlock.Config {
 		urls = append(urls, m.url())
 	}
 	c := redlock.Config{
-		Nodes: redlock.Nodes(urls...), NetDial: w.dialAs(name, 0), ClientName: name, DialTimeout: dialTimeout, Logger: quiet,
+		Nodes: redlock.Nodes(urls...), Connect: redlock.Connect{NetDial: w.dialAs(name, 0), ClientName: name, Timeout: dialTimeout}, Logger: quiet,
 		Prefix: w.draw.prefix, DriftFactor: w.draw.driftFactor, MaxTTL: w.draw.maxTTL,
 	}
 	for i, m := range masters {

@@ -134,17 +134,17 @@ func (p *process) configure() redlock.Config {
 		urls = append(urls, m.url())
 	}
 	c := redlock.Config{
-		Nodes: redlock.Nodes(urls...), NetDial: w.dialAs(p.name, p.set), ClientName: p.name, DialTimeout: dialTimeout, Logger: quiet, Prefix: w.draw.prefix,
+		Nodes: redlock.Nodes(urls...), Connect: redlock.Connect{NetDial: w.dialAs(p.name, p.set), ClientName: p.name, Timeout: dialTimeout}, Logger: quiet, Prefix: w.draw.prefix,
 		NodeTimeout: w.draw.nodeTimeout, DriftFactor: w.draw.driftFactor, MinValidity: w.draw.minValidity,
-		MaxTTL: w.draw.maxTTL, FailFast: p.random.IntN(4) == 0, MaxTries: [3]int{2: math.MaxInt32}[p.random.IntN(3)],
+		MaxTTL: w.draw.maxTTL, Retry: redlock.Retry{FailFast: p.random.IntN(4) == 0, Tries: [3]int{2: math.MaxInt32}[p.random.IntN(3)]},
 		ReleaseOnClose: p.random.IntN(2) == 0,
 		Tracer:         &redlock.Tracer{AttemptDone: w.tokens.attemptDone},
 	}
 	if p.random.IntN(6) == 0 {
-		c.MaxTries = 1 + p.random.IntN(4)
-		c.RetryDelayMin, c.RetryDelayMax = ms, 5*ms // so close that the tries of several clients meet
+		c.Retry.Tries = 1 + p.random.IntN(4)
+		c.Retry.MinDelay, c.Retry.MaxDelay = ms, 5*ms // so close that the tries of several clients meet
 	}
-	p.handsOver = c.MaxTries == 0 && p.random.IntN(2) == 0 && w.draw.longest < steady
+	p.handsOver = c.Retry.Tries == 0 && p.random.IntN(2) == 0 && w.draw.longest < steady
 	if !p.handsOver {
 		c.HandOver = -1
 	} else if p.random.IntN(4) > 0 {

@@ -266,9 +266,6 @@ func (k *worker) holdOptions() redlock.HoldOptions {
 	if k.random.IntN(4) == 0 {
 		o.MaxHold = span(k.random, 400*ms)
 	}
-	if k.random.IntN(4) == 0 {
-		o.MaxExtensions = 1 + k.random.IntN(3)
-	}
 	return o
 }
 

@@ -81,8 +81,8 @@ func ResetFence(ctx context.Context, config redlock.Config, least uint64) (Fence
 	return c.raiseFloors(ctx, int64(least), pure.FenceLead)
 }
 
-// resetPatience bounds the wait for all nodes, as redlock.Config.DialTimeout
-// does if that is shorter.
+// resetPatience bounds the wait for all nodes, as
+// redlock.Config.Connect.Timeout does if that is shorter.
 const resetPatience = 4 * time.Second
 
 // awaitEvery waits until all nodes count.

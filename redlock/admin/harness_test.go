@@ -44,7 +44,7 @@ func fenceOf(t *testing.T, c *redlock.Client, resource string) uint64 {
 func realClient(t *testing.T, servers []*redistest.Server, portable bool) *redlock.Client {
 	t.Helper()
 	c, err := redlock.New(t.Context(), redlock.Config{
-		Nodes: redlock.Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Portable: portable, Forgetful: true,
+		Nodes: redlock.Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Connect: redlock.Connect{NetDial: redistest.Portable(portable)}, Forgetful: true,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { trial.CloseNow(t, c) })

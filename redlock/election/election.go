@@ -131,8 +131,8 @@ const (
 // leader before (Lock.Fence). Pass it along with what the leader writes.
 //
 // After a loss, and after StepDown, Run campaigns again, whatever lead has
-// returned; its error then goes to Options.TermDone. It also campaigns
-// again after an attempt without a quorum (Config.FailFast, Config.MaxTries,
+// returned; its error then goes to Options.TermDone. It also campaigns again
+// after an attempt without a quorum (Config.Retry.FailFast, Config.Retry.Tries,
 // Config.MaxWait). To end Run from within lead, return while the leadership
 // lasts, or end ctx. Client.Drain waits for a leader, so end ctx before it.
 // Client.Close does not: it ends the renewal and, with Config.ReleaseOnClose,

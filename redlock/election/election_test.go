@@ -200,9 +200,9 @@ func TestElectionCampaignsAgainAfterAFailedCampaign(t *testing.T) {
 		first := stand(t, m.candidate(t, "a"), Options{}, nil)
 		time.Sleep(10 * ms)
 		for i, change := range []func(*redlock.Config){
-			func(c *redlock.Config) { c.MaxTries = 1 },
+			func(c *redlock.Config) { c.Retry.Tries = 1 },
 			func(c *redlock.Config) { c.MaxWait = 10 * ms },
-			func(c *redlock.Config) { c.FailFast = true },
+			func(c *redlock.Config) { c.Retry.FailFast = true },
 		} {
 			c := m.Client(t, trial.Fenced(func(c *redlock.Config) { c.Owner, c.MaxTTL = "b", electionTTL; change(c) }))
 			second := stand(t, c, Options{}, nil)
@@ -233,9 +233,9 @@ func TestElectionCampaignsAgainAfterAFailedCampaign(t *testing.T) {
 // CancelledError, as any other does (R12).
 func TestElectionCancelledInItsLastAttempt_R12(t *testing.T) {
 	for name, change := range map[string]func(*redlock.Config){
-		"max tries": func(c *redlock.Config) { c.MaxTries = 1 },
+		"max tries": func(c *redlock.Config) { c.Retry.Tries = 1 },
 		"max wait":  func(c *redlock.Config) { c.MaxWait = time.Microsecond },
-		"fail fast": func(c *redlock.Config) { c.FailFast = true },
+		"fail fast": func(c *redlock.Config) { c.Retry.FailFast = true },
 		"waiting":   func(*redlock.Config) {},
 	} {
 		for _, outage := range []bool{false, true} {
@@ -602,9 +602,9 @@ func TestElectionDuringTheRelease(t *testing.T) {
 // once, with the causes, and Run ends if waiting cannot help.
 func TestElectionWithoutAQuorum_R31(t *testing.T) {
 	for name, change := range map[string]func(*redlock.Config){
-		"MaxTries": func(c *redlock.Config) { c.MaxTries = 1 },
+		"MaxTries": func(c *redlock.Config) { c.Retry.Tries = 1 },
 		"MaxWait":  func(c *redlock.Config) { c.MaxWait = 50 * ms },
-		"FailFast": func(c *redlock.Config) { c.FailFast = true },
+		"FailFast": func(c *redlock.Config) { c.Retry.FailFast = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {

@@ -122,7 +122,7 @@ func TestTrapAFailedResignationIsForgotten(t *testing.T) {
 func (m *memory) apart(t *testing.T, name string) (*redlock.Client, *redistest.Network) {
 	t.Helper()
 	own := m.Wires(t)
-	config := m.Reach(trial.Fenced(func(c *redlock.Config) { c.Owner, c.MaxTTL, c.NetDial = name, electionTTL, own.Dial }))
+	config := m.Reach(trial.Fenced(func(c *redlock.Config) { c.Owner, c.MaxTTL, c.Connect.NetDial = name, electionTTL, own.Dial }))
 	_, err := admin.Init(t.Context(), config)
 	require.NoError(t, err)
 	c, err := redlock.New(t.Context(), config)

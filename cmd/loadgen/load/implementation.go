@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/bench"
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
 )
@@ -77,7 +78,7 @@ func openSystem(f *flags, name string, urls []string) (System, error) {
 // locks. A fault may have emptied them since the last run.
 func (f *flags) redlockConfig(name string, urls []string) (redlock.Config, error) {
 	cfg := redlock.Config{
-		Portable:    name == "redlock-portable",
+		Connect:     redlock.Connect{NetDial: redistest.Portable(name == "redlock-portable")},
 		Fenced:      f.Kind.fenced,
 		Nodes:       redlock.Nodes(urls...),
 		Username:    f.User,

@@ -114,8 +114,8 @@ func (m *Memory) Reach(config redlock.Config) redlock.Config {
 	if config.Nodes == nil {
 		config.Nodes = redlock.Nodes(redistest.URLs(m.Nodes)...)
 	}
-	if config.NetDial == nil {
-		config.NetDial = m.Network.Dial
+	if config.Connect.NetDial == nil {
+		config.Connect.NetDial = m.Network.Dial
 	}
 	for i := range config.Nodes {
 		config.Nodes[i].URL = m.arrangement.URL(config.Nodes[i].URL)
