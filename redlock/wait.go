@@ -185,8 +185,8 @@ func (c *Client) tooFar(ttl time.Duration) bool {
 //   - It was granted in this queue: its holder is here, and calls when it
 //     releases.
 //   - Another client holds it: the nodes push when that changes.
-//   - That is unknown, the nodes do not push, or Config.Retry.Tries is set: time
-//     passes (R11).
+//   - That is unknown, the nodes do not push, or Config.Retry.Tries is set:
+//     time passes (R11).
 //
 // Attempts that fail one after another come at growing and random distances,
 // whatever else happens. So clients that were woken by the same push drift

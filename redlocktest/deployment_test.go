@@ -369,7 +369,7 @@ func TestTinyImportGraph(t *testing.T) {
 	for name := range list("github.com/redmux/redmux/redlocktest") {
 		if !library[name] {
 			require.Contains(t, []string{
-				"github.com/redmux/redmux/redlocktest", "github.com/redmux/redmux/internal/redistest",
+				"github.com/redmux/redmux/redlocktest", "github.com/redmux/redmux/internal/redistest", "github.com/redmux/redmux/redlock/admin",
 				"github.com/yuin/gopher-lua", "github.com/yuin/gopher-lua/ast", "github.com/yuin/gopher-lua/parse", "github.com/yuin/gopher-lua/pm",
 			}, name)
 		}
