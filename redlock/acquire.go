@@ -3,18 +3,14 @@ package redlock
 import (
 	"cmp"
 	"context"
+	"sync"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/kind"
+	"github.com/redmux/redmux/redlock/internal/wire"
 )
-
-// commandRoom is the size of buffers on the stack. It is enough for a command
-// with a key of up to 130 bytes, or 60 with the longest owner.
-const commandRoom = 256
-
-// largeRoom is the same for commands that name the resource more than once.
-const largeRoom = 448
 
 // TryAcquire tries once to lock a resource for the TTL, which is truncated to
 // whole milliseconds. It waits until a quorum of nodes has granted the lock or
@@ -33,7 +29,7 @@ const largeRoom = 448
 // If several clients try at one time, all of them may get ErrHeld. If one is to
 // win, use Acquire with a short Config.MaxWait or context.
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
-	lock := Lock{client: c, resource: resource, ttl: ttl}
+	lock := c.wanted(c.plain(), resource, ttl)
 	err := c.try(ctx, 1, &lock)
 	if err == ErrHeld {
 		return lock, err // which allocates nothing (R12)
@@ -41,83 +37,139 @@ func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Durat
 	return lock, named(resource, err)
 }
 
-// attempt is one attempt for a lock of any form, without counting and tracing.
+// plain returns the kind of a lock on one resource.
+func (c *Client) plain() kind.Kind {
+	c.made()
+	return c.kinds.Plain()
+}
+
+// wanted returns what attempt fills in.
+func (c *Client) wanted(k kind.Kind, name string, ttl time.Duration) Lock {
+	return Lock{client: c, kind: k, grant: kind.Grant{Name: name, TTL: ttl}}
+}
+
+// attempt is one attempt for a lock of any kind, without counting and tracing.
 // lock has the resources and the TTL that are wanted. It is filled in where it
 // stands, since it is large, and is zero after an error.
-func (c *Client) attempt(ctx context.Context, lock *Lock) (err error) {
+func (c *Client) attempt(ctx context.Context, lock *Lock) error {
+	r := newRounds(lock)
+	defer r.recycle()
+	refusal, err := r.kind.Attempt(ctx, r, &r.grant)
 	switch {
-	case c.fence != nil && lock.form.numbered():
-		err = c.attemptFenced(ctx, lock)
-	case lock.form.is(permit):
-		err = c.attemptPermit(ctx, lock)
-	case lock.form.is(fair):
-		err = c.attemptFair(ctx, lock)
-	case lock.form != nil:
-		var set [largeRoom]byte
-		err = c.claim(ctx, lock, set[:0])
-	default:
-		var set [commandRoom]byte
-		err = c.claim(ctx, lock, set[:0])
+	case refusal != nil && r.kind.Traits().Continues:
+		err = ErrNotHeld // the key of the lock before was not there
+	case refusal != nil && refusal.Bare:
+		err = ErrHeld
+	case refusal != nil:
+		err = newHeldError(refusal)
 	}
 	if err != nil {
 		*lock = Lock{}
-	}
-	return err
-}
-
-// claim is one round of an attempt. Its command is encoded into room.
-func (c *Client) claim(ctx context.Context, lock *Lock, room []byte) (err error) {
-	if c.refuses(ctx) && !lock.form.downgrades() {
-		return ErrClosed
-	}
-	start := time.Now() // before the first byte is queued (R4)
-	if lock.ttl, err = c.checkAttempt(lock.resource, lock.form, lock.ttl); err != nil {
 		return err
 	}
-	slack := pure.Drift(lock.ttl, c.config.DriftFactor)
-	if c.late(lock.ttl, 0, slack) {
-		return c.tooShort(lock.ttl) // even an immediate answer would leave too little
+	lock.grant, lock.until = r.grant, r.until
+	return nil
+}
+
+// rounds are those of one attempt, or of an extension or a release, which have
+// one: what these need in memory. They come from a pool: behind an interface
+// nothing stays on the stack.
+type rounds struct {
+	client *Client
+	kind   kind.Kind
+	grant  kind.Grant
+	until  time.Time // when the validity ends
+	said   kind.Said
+	// room is for commands: enough for one with three keys of up to 100 bytes.
+	room [448]byte
+
+	// Made once.
+	undo func(dst []byte) multiplex.Encoded
+	told func(node int, text []byte)
+}
+
+var roundsPool = sync.Pool{New: func() any {
+	r := &rounds{}
+	r.undo = func(dst []byte) multiplex.Encoded {
+		_, release := r.kind.Release(&r.grant, dst)
+		return release
+	}
+	r.told = r.said.Hear
+	return r
+}}
+
+func newRounds(lock *Lock) *rounds {
+	r := roundsPool.Get().(*rounds)
+	r.client, r.kind, r.grant = lock.client, lock.kind, lock.grant
+	return r
+}
+
+// recycle must be called when nothing is read any more.
+func (r *rounds) recycle() {
+	r.client, r.kind, r.grant = nil, nil, kind.Grant{}
+	roundsPool.Put(r)
+}
+
+// Round is one round of an attempt (kind.Rounds).
+func (r *rounds) Round(ctx context.Context, g *kind.Grant) (*kind.Refusal, error) {
+	c := r.client
+	if c.refuses(ctx) && !r.kind.Traits().Continues {
+		return nil, ErrClosed
+	}
+	start := time.Now() // before the first byte is queued (R4)
+	ttl, err := c.check(r.kind, g.Name, g.TTL)
+	if err != nil {
+		return nil, err
+	}
+	slack := pure.Drift(ttl, c.config.DriftFactor)
+	if c.late(ttl, 0, slack) {
+		return nil, c.tooShort(ttl) // even an immediate answer would leave too little
 	}
 	// Close waits until it is known whether the grant came in time, since
 	// otherwise it is undone.
 	c.group.DelayClose(1)
 	defer c.group.DelayClose(-1)
-	lock.token = veil(c.tokens.next())
-	kind, told := lock.claimKind(), noRefusals
-	if lock.form != nil || c.config.Owner != "" {
-		told = newRefusals(lock.form, kind.Script)
-		defer told.recycle()
-	}
-	claim := lock.claim(room)
-	lock.receipt, err = c.group.Claim(ctx, kind, &multiplex.Claim{
-		Bytes: claim.Bytes,
-		Key:   claim.Key,
-		TTL:   lock.ttl,
-		Undo: func(dst []byte) multiplex.Encoded {
-			_, release := lock.release(dst)
-			return release.Encoded
-		},
-		Told: told.told,
+	g.TTL, g.Token = ttl, wire.Veil(c.kinds.Tokens.Next())
+	command, claim := r.kind.Claim(g, r.room[:0])
+	r.said.Begin(r.kind, command.Script)
+	g.Receipt, err = c.group.Claim(ctx, command, &multiplex.Claim{
+		Bytes: claim.Bytes, Key: claim.Key, TTL: ttl, Undo: r.undo, Told: r.told,
 	})
-	if err != nil {
-		return c.failed(ctx, told.translate(err), nil)
+	switch err {
+	case nil:
+		return nil, c.granted(r, start)
+	case multiplex.ErrRefused:
+		return r.said.Refused(g.Name), nil
 	}
-	return c.granted(lock, start)
+	return nil, c.failed(ctx, translate(err, ErrHeld), nil)
 }
 
-// granted completes the lock of a claim that a quorum granted. It reads the
-// clocks as the last act of an attempt (R4): a lock with too little validity is
-// released, and the error is ErrExpired.
-func (c *Client) granted(lock *Lock, start time.Time) error {
-	slack := pure.Drift(lock.ttl, c.config.DriftFactor)
-	lock.until = start.Add(lock.ttl - slack)
+// Tell sends a release without waiting (kind.Rounds).
+func (r *rounds) Tell(kind *multiplex.ReleaseKind, command *multiplex.Command) {
+	r.client.group.Tell(kind, command)
+}
+
+// granted completes a round that a quorum granted. It reads the clocks as the
+// last act of an attempt (R4): a lock with too little validity is released, and
+// the error is ErrExpired.
+func (c *Client) granted(r *rounds, start time.Time) error {
+	slack := pure.Drift(r.grant.TTL, c.config.DriftFactor)
+	r.until = start.Add(r.grant.TTL - slack)
 	spent := pure.Elapsed(start, time.Now())
 	c.learn(spent)
-	if c.late(lock.ttl, spent, slack) {
-		c.tellRelease(lock)
+	if c.late(r.grant.TTL, spent, slack) {
+		kind, release := r.release()
+		c.group.Tell(kind, &release)
 		return ErrExpired
 	}
 	return nil
+}
+
+// release returns the release of the lock, and its kind.
+func (r *rounds) release() (kind *multiplex.ReleaseKind, command multiplex.Command) {
+	kind, command.Encoded = r.kind.Release(&r.grant, r.room[:0])
+	command.TTL, command.Receipt = r.grant.TTL, r.grant.Receipt
+	return kind, command
 }
 
 // late reports whether an attempt that has spent so much time leaves too little
@@ -172,7 +224,7 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	within, cancel := c.withMaxWait(ctx, 0)
 	defer cancel()
-	return c.acquireTraced(within, request{resource: resource, ttl: ttl, confirmed: true})
+	return c.acquireTraced(within, request{kind: c.plain(), name: resource, ttl: ttl, confirmed: true})
 }
 
 // withMaxWait returns ctx with a limit to the wait for a lock: Config.MaxWait
@@ -192,9 +244,9 @@ func (c *Client) acquireTraced(ctx context.Context, r request) (Lock, error) {
 	lock, err := c.acquire(ctx, r, &tries)
 	c.stats.waits.record(time.Since(start))
 	if c.tracer.AcquireDone != nil {
-		c.acquireDone(ctx, AcquireInfo{Resource: r.resource, TTL: r.ttl, Tries: tries, Start: start, Err: err}, lock)
+		c.acquireDone(ctx, AcquireInfo{Resource: r.name, TTL: r.ttl, Tries: tries, Start: start, Err: err}, lock)
 	}
-	return lock, named(r.resource, err)
+	return lock, named(r.name, err)
 }
 
 // acquire is Acquire without the tracer. It counts the attempts.
@@ -205,8 +257,16 @@ func (c *Client) acquire(ctx context.Context, r request, tries *int) (lock Lock,
 		}
 		return Lock{}, ErrNested
 	}
-	c.arrives(&r)
-	defer func() { c.departs(&r, err) }()
+	r.kind = kind.Waiting(r.kind)
+	if r.kind.Traits().KeepsPlace {
+		c.group.DelayClose(1) // so that Close lets the place be given up
+		defer func() {
+			if err != nil {
+				kind.Leave(r.kind, &rounds{client: c}, r.name)
+			}
+			c.group.DelayClose(-1)
+		}()
+	}
 	return c.wait(ctx, r, tries)
 }
 

@@ -1,68 +1,51 @@
 package redlock
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/redlock/internal/kind"
+	"github.com/redmux/redmux/redlock/internal/wire"
 )
 
-// check truncates the TTL to whole milliseconds, and refuses a resource or a
-// TTL that cannot be used.
-func (c *Client) check(resource string, ttl time.Duration) (time.Duration, error) {
-	if err := checkLockable(resource); err != nil {
-		return 0, err
+// check truncates the TTL to whole milliseconds, and refuses a lock or a TTL
+// that cannot be used.
+func (c *Client) check(k kind.Kind, name string, ttl time.Duration) (time.Duration, error) {
+	if resource, problem := k.Check(name); problem != "" {
+		return 0, named(cmp.Or(resource, name), errtext.Wrap("redlock: "+problem, ErrResource))
 	}
-	if err := c.checkFenced(resource); err != nil {
+	if several := k.Several(); several != nil {
+		for _, resource := range several {
+			if err := c.checkLockable(resource); err != nil {
+				return 0, named(resource, err)
+			}
+		}
+		return c.checkTTL(ttl)
+	}
+	if err := c.checkLockable(name); err != nil {
 		return 0, err
 	}
 	return c.checkTTL(ttl)
 }
 
-// checkFenced refuses the names of the keys of fencing numbers.
-func (c *Client) checkFenced(resource string) error {
-	if c.config.Fenced && strings.HasSuffix(resource, fenceSuffix) {
-		return errtext.Wrap("redlock: a resource must not end in "+fenceSuffix+": fencing numbers are kept there", ErrResource)
-	}
-	return nil
-}
-
-// checkAttempt is check for any form. The names of several resources were
-// checked before.
-func (c *Client) checkAttempt(resource string, f *form, ttl time.Duration) (time.Duration, error) {
-	if f.is(several) {
-		for _, name := range f.names {
-			if err := c.checkFenced(name); err != nil {
-				return 0, named(name, err)
-			}
-		}
-		return c.checkTTL(ttl)
-	}
-	if f.is(permit) {
-		if err := f.checkPermits(); err != nil {
-			return 0, err
-		}
-	}
-	return c.check(resource, ttl)
-}
-
-// reserved is in the name of every key that a lock has beside those of its
-// resources, its permits and its fencing number, and in no resource. So no key
-// of one lock is that of another, whatever their kinds are.
-const reserved = ":redlock:"
-
-// checkLockable refuses what cannot be locked.
-func checkLockable(resource string) error {
+// checkLockable refuses what cannot be locked, for a client with fencing numbers
+// also the names of their keys.
+func (c *Client) checkLockable(resource string) error {
 	if err := checkResource(resource); err != nil {
 		return err
 	}
-	if resource == sealName || resource == openingName || resource == recordName {
+	if resource == wire.SealName || resource == wire.OpeningName || resource == wire.RecordName {
 		return errtext.Wrap("redlock: the name is not for use as a resource: clients keep their seal there", ErrResource)
 	}
-	if strings.Contains(resource, reserved) {
-		return errtext.Wrap(`redlock: a resource must not contain "`+reserved+`": readers, writers, permits and queues have keys with it`, ErrResource)
+	if strings.Contains(resource, wire.Reserved) {
+		return errtext.Wrap(`redlock: a resource must not contain "`+wire.Reserved+`": readers, writers, permits and queues have keys with it`, ErrResource)
+	}
+	if c.config.Fenced && strings.HasSuffix(resource, wire.FenceSuffix) {
+		return errtext.Wrap("redlock: a resource must not end in "+wire.FenceSuffix+": fencing numbers are kept there", ErrResource)
 	}
 	return nil
 }

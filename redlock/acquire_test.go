@@ -10,6 +10,7 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -87,7 +88,7 @@ func TestEachAttemptHasItsTokenAndIsUndoneBeforeTheNext(t *testing.T) {
 					require.Empty(t, last, "the SET before was not released")
 					last = e.Args[2]
 				case e.Args[0] == "EVALSHA" && last != "":
-					require.Equal(t, []string{releaseScript.digest, "1", "r", last}, e.Args[1:])
+					require.Equal(t, []string{wire.Release.Digest, "1", "r", last}, e.Args[1:])
 					last = ""
 				}
 			}
@@ -305,7 +306,7 @@ func TestAContextThatEndsDuringALaterAttempt_R12(t *testing.T) {
 				defer cancel()
 				asked := 0
 				m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-					if args[0] == "SET" || args[0] == "EVALSHA" && args[1] == writeScript.digest {
+					if args[0] == "SET" || args[0] == "EVALSHA" && args[1] == wire.Write.Digest {
 						if asked++; asked == 2 {
 							m.link(0).Pause(redistest.Down)
 							cancel()
@@ -469,7 +470,7 @@ func TestOverloaded(t *testing.T) {
 		c.refused = make(chan struct{}) // the client continues with a group that has less room
 		c.refusing.Store(false)
 		c.group, err = multiplex.New(multiplex.Config{
-			Nodes: group.Nodes, MaxPending: 1, ShedAfter: time.Minute, VoteTimeout: 10 * time.Second, Cure: cure(scripts),
+			Nodes: group.Nodes, MaxPending: 1, ShedAfter: time.Minute, VoteTimeout: 10 * time.Second, Cure: wire.Cure(wire.Scripts(false)),
 		})
 		require.NoError(t, err)
 		defer closeNow(t, c)

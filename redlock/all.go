@@ -3,21 +3,13 @@ package redlock
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/redmux/redmux/internal/errtext"
-	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/wire"
 )
 
-// One lock on several resources: all of them or none. One script sets the keys
-// of all on a node, or changes nothing there, so a node votes for all or none.
-// No caller waits while it has a part of them, so callers cannot wait for each
-// other in a circle.
-
 // MaxResources is the most resources that one lock may have.
-const MaxResources = 64
+const MaxResources = wire.MaxResources
 
 // TryAcquireAll is TryAcquire for 1 to MaxResources resources at once: the lock
 // is granted on all of them, or none is locked. Their order does not matter.
@@ -27,16 +19,7 @@ const MaxResources = 64
 // resource that is in the way, and the Config.Owner of its holder. ErrResource
 // also means that there are too many resources, or one twice.
 func (c *Client) TryAcquireAll(ctx context.Context, resources []string, ttl time.Duration) (Lock, error) {
-	s, err := newSeveral(resources)
-	switch {
-	case err != nil:
-		return Lock{}, err
-	case len(s.names) == 1:
-		return c.TryAcquire(ctx, s.names[0], ttl)
-	}
-	lock := Lock{client: c, resource: s.text, form: s, ttl: ttl}
-	err = c.try(ctx, 1, &lock)
-	return lock, named(s.text, err)
+	return c.all(resources).TryAcquire(ctx, ttl)
 }
 
 // AcquireAll is TryAcquireAll until it has the lock, as Acquire is TryAcquire.
@@ -46,47 +29,19 @@ func (c *Client) TryAcquireAll(ctx context.Context, resources []string, ttl time
 // the way is released. Callers of this client that want the same resources are
 // served in turn.
 func (c *Client) AcquireAll(ctx context.Context, resources []string, ttl time.Duration) (Lock, error) {
-	s, err := newSeveral(resources)
-	switch {
-	case err != nil:
-		return Lock{}, err
-	case len(s.names) == 1:
-		return c.Acquire(ctx, s.names[0], ttl)
-	}
-	within, cancel := c.withMaxWait(ctx, 0)
-	defer cancel()
-	return c.acquireTraced(within, request{resource: s.text, form: s, ttl: ttl})
+	return c.all(resources).Acquire(ctx, ttl)
 }
 
 // TryHoldAll is HoldAll with a single attempt, as TryHold is Hold.
 func (c *Client) TryHoldAll(ctx context.Context, resources []string, options HoldOptions) (*Hold, error) {
-	s, err := newSeveral(resources)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(s.names) == 1:
-		return c.TryHold(ctx, s.names[0], options)
-	case options.single():
-		return nil, named(s.text, errHoldForm)
-	}
-	h, err := c.hold(ctx, s.text, options, c.tryForm(s))
-	return h, named(s.text, err)
+	return c.all(resources).TryHold(ctx, options)
 }
 
 // HoldAll is Hold for several resources, as AcquireAll is Acquire. MinHold and
 // Heal are for a single resource; with them and several, the error is
 // ErrHoldOptions.
 func (c *Client) HoldAll(ctx context.Context, resources []string, options HoldOptions) (*Hold, error) {
-	s, err := newSeveral(resources)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(s.names) == 1:
-		return c.Hold(ctx, s.names[0], options)
-	case options.single():
-		return nil, named(s.text, errHoldForm)
-	}
-	return c.holdInTime(ctx, request{resource: s.text, form: s}, options)
+	return c.all(resources).Hold(ctx, options)
 }
 
 // single reports whether the options are for a hold on a single resource.
@@ -100,51 +55,12 @@ var errHoldForm = fmt.Errorf("%w: MinHold and Heal are for a plain lock on a sin
 func (c *Client) DoAll(
 	ctx context.Context, resources []string, options HoldOptions, fn func(context.Context) error,
 ) error {
-	must(fn != nil, noFunction)
-	if options.Reentrant {
-		s, err := newSeveral(resources)
-		if err != nil {
-			return err
-		}
-		if h := c.reenter(ctx, &request{form: s}); h != nil {
-			return h.doWithin(ctx, fn)
-		}
-		options.Reentrant = false
-	}
-	h, err := c.HoldAll(ctx, resources, options)
-	if err != nil {
-		return err
-	}
-	return h.do(ctx, fn)
+	return c.all(resources).DoWith(ctx, options, fn)
 }
 
-// newSeveral checks and copies the names of resources.
-func newSeveral(names []string) (*form, error) {
-	if n := len(names); n < 1 || n > MaxResources {
-		return nil, errtext.Wrap(fmt.Sprintf("redlock: %d resources: there must be 1 to %d", n, MaxResources), ErrResource)
-	}
-	f := &form{kind: several, names: slices.Clone(names)}
-	seen := make(map[string]bool, len(f.names))
-	for _, name := range f.names {
-		if err := checkLockable(name); err != nil {
-			return nil, named(name, err)
-		}
-		if seen[name] {
-			return nil, named(name, errtext.Wrap("redlock: the resource is named twice", ErrResource))
-		}
-		seen[name] = true
-	}
-	f.text = strings.Join(f.names, ", ")
-	f.key = queueKey{kind: several, name: fmt.Sprintf("%q", slices.Sorted(slices.Values(f.names)))}
-	return f, nil
+// all returns the Locker of several resources.
+func (c *Client) all(resources []string) Locker {
+	c.made()
+	k, text := c.kinds.All(resources)
+	return Locker{client: c, kind: k, name: text}
 }
-
-// The commands of a lock on several resources. Merged, its release is that of
-// so many locks with one token, by the same script, and so is its extension,
-// which then lengthens the keys that are ours though others are not. That does
-// no harm (R10): the vote is a refusal all the same.
-var (
-	acquireAllKind = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: judgeAll, Script: true}, Undo: releaseAllKind, Telling: true}
-	extendAllKind  = &multiplex.ExtendKind{Kind: scripted, Merger: extendKind.Merger}
-	releaseAllKind = &multiplex.ReleaseKind{Kind: scripted, Merger: releaseKind.Merger}
-)

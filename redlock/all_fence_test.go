@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/require"
 )
@@ -31,7 +31,7 @@ func TestFenceOfSeveral_F1(t *testing.T) {
 		rises(lock.Fence())
 		for _, n := range m.nodes[:3] {
 			for _, key := range lock.Resources() {
-				text, _ := n.Get(key + fenceSuffix)
+				text, _ := n.Get(key + wire.FenceSuffix)
 				require.Equal(t, fmt.Sprint(last), text)
 			}
 		}
@@ -61,7 +61,7 @@ func TestFenceOfSeveral_F1(t *testing.T) {
 			return nil
 		}))
 		require.Zero(t, a.Stats().Renumbered+b.Stats().Renumbered)
-		_, err = a.TryAcquireAll(t.Context(), []string{"x", "y" + fenceSuffix}, time.Second)
+		_, err = a.TryAcquireAll(t.Context(), []string{"x", "y" + wire.FenceSuffix}, time.Second)
 		require.ErrorIs(t, err, ErrResource)
 		one, err := a.AcquireAll(t.Context(), []string{"x"}, time.Second)
 		require.NoError(t, err)
@@ -90,9 +90,9 @@ func TestFenceOfSeveralThatIsBehind(t *testing.T) {
 		for _, n := range m.nodes {
 			// Each attempt finds a last number that was raised meanwhile.
 			n.Handle(func(_ int, args []string) ([]byte, bool) {
-				if raised.Load() > 0 && args[0] == "EVALSHA" && args[1] == fencedScript.digest && args[3] == "x" {
+				if raised.Load() > 0 && args[0] == "EVALSHA" && args[1] == wire.AcquireFenced.Digest && args[3] == "x" {
 					raised.Add(-1)
-					return resp.AppendInteger(resp.AppendInteger(resp.AppendArray(nil, 2), fenceStale), time.Now().UnixMicro()+1e6), true
+					return resp.AppendInteger(resp.AppendInteger(resp.AppendArray(nil, 2), 2), time.Now().UnixMicro()+1e6), true
 				}
 				return nil, false
 			})
@@ -191,33 +191,5 @@ func TestHeldErrorOfSeveralHasTheOwner(t *testing.T) {
 			require.ErrorAs(t, err, &held)
 			require.Equal(t, HeldError{Resource: "y"}, *held)
 		})
-	}
-}
-
-// The owner is that of the holder of the resource that is named, though nodes
-// may say different things: most of those that refused.
-func TestMostOfTheRefusals(t *testing.T) {
-	all, err := newSeveral([]string{"a", "b"})
-	require.NoError(t, err)
-	token := new(tokens).next().Reveal()
-	said := func(texts ...string) error {
-		r := &refusals{form: all, scripted: true}
-		for node, text := range texts {
-			r.hear(node, []byte(text))
-		}
-		return r.translate(multiplex.ErrRefused)
-	}
-	for _, x := range []struct {
-		texts []string
-		want  error
-	}{
-		{[]string{"1 " + token + ":web-1"}, &HeldError{Resource: "a", Owner: "web-1"}},
-		{[]string{"1 " + token}, &HeldError{Resource: "a"}},
-		{[]string{"2 " + token + ":web-2", "1 " + token + ":web-1", "2 " + token + ":web-3", "2 " + token + ":web-3"}, &HeldError{Resource: "b", Owner: "web-3"}},
-		{[]string{"1 " + token + ":web-1", "1 " + token + ":web-1", "2 " + token + ":web-2", "2 ", "2 "}, &HeldError{Resource: "b", Owner: "web-2"}},
-		{[]string{"3 " + token + ":web-1", "0 x", "x", ""}, ErrHeld},
-		{nil, ErrHeld},
-	} {
-		require.Equal(t, x.want, said(x.texts...))
 	}
 }

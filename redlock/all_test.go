@@ -14,6 +14,7 @@ import (
 
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,19 +23,22 @@ func TestResourcesOfALockOnSeveral_R19(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprint(i)
 	}
-	_, err := newSeveral(many[1:])
-	require.NoError(t, err)
+	c := encoding(Config{})
+	check := func(names []string) error {
+		l := c.all(names)
+		_, err := c.check(l.kind, l.name, time.Second)
+		return err
+	}
+	require.NoError(t, check(many[1:]))
 	for _, bad := range [][]string{
-		nil, {}, many, {"a", "b", "a"}, {"a", ""}, {"a", strings.Repeat("x", 1025)}, {"a", sealName}, {openingName, "a"},
+		nil, {}, many, {"a", "b", "a"}, {"a", ""}, {"a", strings.Repeat("x", 1025)}, {"a", wire.SealName}, {wire.OpeningName, "a"},
 	} {
-		_, err := newSeveral(bad)
-		require.ErrorIs(t, err, ErrResource)
+		require.ErrorIs(t, check(bad), ErrResource)
 	}
 	given := []string{"b", "a"}
-	all, err := newSeveral(given)
-	require.NoError(t, err)
+	all := c.all(given)
 	given[0] = "x"
-	require.Equal(t, []string{"b", "a"}, all.names, "a copy")
+	require.Equal(t, []string{"b", "a"}, all.kind.Several(), "a copy")
 }
 
 func TestJudgeAll_R16(t *testing.T) {
@@ -46,21 +50,20 @@ func TestJudgeAll_R16(t *testing.T) {
 		"$3\r\n+1 \r\n": multiplex.Alien, "$2\r\n x\r\n": multiplex.Alien, "$0\r\n\r\n": multiplex.Alien, "*0\r\n": multiplex.Alien,
 		"=6\r\ntxt:1 \r\n": multiplex.Alien,
 	} {
-		require.Equal(t, want, judgeAll(parsed(t, reply)), "%q", reply)
+		require.Equal(t, want, wire.JudgeTelling(parsed(t, reply)), "%q", reply)
 	}
 }
 
 func TestCommandsOfSeveralResources(t *testing.T) {
-	c := &Client{config: &Config{Prefix: "p:", Owner: "web-1"}}
+	c := encoding(Config{Prefix: "p:", Owner: "web-1"})
 	for _, name := range hostileNames {
-		all, err := newSeveral([]string{name, "another"})
-		require.NoError(t, err)
-		token := veil(new(tokens).next())
-		value := token.unveil().Reveal() + ":web-1"
-		got := c.appendAll(nil, &extendAllScript, all, &token, time.Second, time.Minute)
-		require.Equal(t, []string{"EVALSHA", extendAllScript.digest, "2", "p:" + name, "p:another", value, "1000", "60000"}, decoded(t, got.Bytes))
-		got = c.appendAll(nil, &releaseAllScript, all, &token)
-		require.Equal(t, []string{"EVALSHA", releaseAllScript.digest, "2", "p:" + name, "p:another", value}, decoded(t, got.Bytes))
+		all := []string{name, "another"}
+		token := wire.Veil(new(wire.Tokens).Next())
+		value := secretOf(token) + ":web-1"
+		got := c.kinds.Several(nil, &wire.ExtendAll, all, &token, time.Second, time.Minute)
+		require.Equal(t, []string{"EVALSHA", wire.ExtendAll.Digest, "2", "p:" + name, "p:another", value, "1000", "60000"}, decoded(t, got.Bytes))
+		got = c.kinds.Several(nil, &wire.ReleaseAll, all, &token)
+		require.Equal(t, []string{"EVALSHA", wire.ReleaseAll.Digest, "2", "p:" + name, "p:another", value}, decoded(t, got.Bytes))
 	}
 }
 
@@ -406,7 +409,7 @@ func (r *refereeOfAll) take(t *testing.T, lock Lock, m *memory) {
 	for _, n := range m.nodes {
 		missing := slices.ContainsFunc(lock.Resources(), func(resource string) bool {
 			value, ok := n.DB().Get(resource)
-			return !ok || tokenIn(value) != lock.token.unveil().Reveal()
+			return !ok || tokenIn(value) != secretOf(lock.grant.Token)
 		})
 		if !missing {
 			whole++
@@ -497,7 +500,7 @@ func (r *realReferee) take(t *testing.T, lock Lock) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.grants++
-	whole, value := 0, lock.token.unveil().Reveal()
+	whole, value := 0, secretOf(lock.grant.Token)
 	for _, s := range r.servers {
 		values, err := s.Do(append([]string{"MGET"}, lock.Resources()...)...)
 		if err != nil {
@@ -543,7 +546,7 @@ func TestReleaseOfSeveralCallsTheQueues(t *testing.T) {
 		} {
 			lock, err := c.TryAcquireAll(t.Context(), []string{"a", "b"}, 10*time.Second)
 			require.NoError(t, err)
-			w := c.queues.join(request{resource: "b", ttl: time.Second}, ErrHeld, 0, false)
+			w := c.queues.join(request{kind: c.kinds.Plain(), name: "b", ttl: time.Second}, ErrHeld, 0, false)
 			require.False(t, c.queues.isDue(w))
 			require.NoError(t, release(lock))
 			require.True(t, c.queues.isDue(w))

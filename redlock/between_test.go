@@ -41,7 +41,7 @@ func TestTheQueueIsGoneWhenACallerJoins(t *testing.T) {
 		lock, err := c.Acquire(&meddling{context.Background(), func() {
 			cancel()
 			require.NoError(t, held.Release(context.Background()))
-			for c.queues.has(queueKey{name: "r"}) {
+			for c.queues.has(c.kinds.Plain().Key("r")) {
 				time.Sleep(ms)
 			}
 			start = time.Now()
@@ -98,10 +98,11 @@ func TestOneReleaseMakesOneAttempt(t *testing.T) {
 // that was just woken otherwise does not wake for it again.
 func TestACallIsHeardWithWhatItIsFor(t *testing.T) {
 	var qs queues
-	w := qs.join(request{resource: "r"}, ErrHeld, 0, false)
+	c := encoding(Config{})
+	w := qs.join(request{kind: c.kinds.Plain(), name: "r"}, ErrHeld, 0, false)
 	require.False(t, qs.isDue(w), "its turn has come, and nothing is due")
 	require.Empty(t, w.call)
-	qs.released(queueKey{name: "r"}, nil)
+	qs.released(c.kinds.Plain().Key("r"), nil)
 	require.Len(t, w.call, 1)
 	require.True(t, qs.isDue(w))
 	require.Empty(t, w.call)

@@ -12,7 +12,7 @@ import (
 
 func TestCheckRefusesWhatCannotBeAsked(t *testing.T) { // R19
 	long := strings.Repeat("k", 1024)
-	client := &Client{config: new(Config)}
+	client := encoding(Config{})
 	for _, c := range []struct {
 		resource string
 		ttl      time.Duration
@@ -35,7 +35,7 @@ func TestCheckRefusesWhatCannotBeAsked(t *testing.T) { // R19
 		{"a", pure.LongestTTL + ms, 0, ErrTTL},
 		{"a", math.MaxInt64, 0, ErrTTL},
 	} {
-		got, err := client.check(c.resource, c.ttl)
+		got, err := client.check(client.kinds.Plain(), c.resource, c.ttl)
 		require.ErrorIs(t, err, c.err, "%d bytes for %v", len(c.resource), c.ttl)
 		require.Equal(t, c.want, got)
 		if len(c.resource) == 1 {

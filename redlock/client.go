@@ -8,6 +8,8 @@ import (
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/kind"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -16,13 +18,12 @@ import (
 // nil context. All methods may be called from any goroutine. A Client has one
 // connection to each node and is meant to be kept.
 type Client struct {
-	config   *Config // by a pointer, as secrets are: see veiled
+	config   *Config // by a pointer, as secrets are: see wire.Veiled
 	group    *multiplex.Group
 	tracer   Tracer // without functions, if there is none
 	news     *news
-	keeper   *keeper       // renews the holds
-	fence    *fence        // nil without Config.Fenced
-	tickets  *pure.Numbers // of callers of fair locks
+	keeper   *keeper // renews the holds
+	kinds    *kind.Kinds
 	refusing atomic.Bool   // no new locks; changes once
 	refused  chan struct{} // closed when refusing changes
 	queues   queues        // of callers that wait
@@ -32,7 +33,6 @@ type Client struct {
 	// Each call changes some of the following, which would take what is above
 	// out of the caches of other processors.
 	_          [64]byte
-	tokens     *tokens
 	quorumTime atomic.Int64 // smoothed time to a quorum, nanoseconds
 	stats      stats
 }
@@ -71,21 +71,19 @@ func newClient(ctx context.Context, config Config, founds founding) (*Client, er
 	if err := config.check(); err != nil {
 		return nil, configError(err)
 	}
-	c := &Client{config: &config, tokens: new(tokens), tickets: pure.NewNumbers(time.Now()), refused: make(chan struct{})}
+	c := &Client{config: &config, refused: make(chan struct{})}
+	c.kinds = c.newKinds()
 	if config.Tracer != nil {
 		c.tracer = *config.Tracer
 	}
 	c.news = newNews(config.Logger, &c.tracer)
-	if config.Fenced {
-		c.fence = newFence()
-	}
 	group, err := c.groupConfig()
 	if err != nil {
 		return nil, configError(err)
 	}
 	group.Found, group.Replace = founds.founds, founds.replaces
 	if !founds.founds {
-		c.fence.configure(&group, config.Prefix)
+		c.kinds.Numbers.Configure(&group, config.Prefix)
 	}
 	c.group, err = multiplex.New(group) // which checks MaxTTL as it was given
 	if err != nil {
@@ -105,6 +103,20 @@ func newClient(ctx context.Context, config Config, founds founding) (*Client, er
 	return c, nil
 }
 
+// newKinds returns the kinds of lock for the client's configuration.
+func (c *Client) newKinds() *kind.Kinds {
+	k := &kind.Kinds{
+		Encoder: wire.Encoder{Prefix: c.config.Prefix, Owner: c.config.Owner},
+		Nodes:   len(c.config.Nodes), FairLease: c.config.FairLease,
+		Tokens: new(wire.Tokens), Tickets: pure.NewNumbers(time.Now()),
+	}
+	if c.config.Fenced {
+		k.Numbers = kind.NewNumbers()
+		k.Numbers.OnRenumber = func() { c.stats.renumbered.Add(1) }
+	}
+	return k.Complete()
+}
+
 // groupConfig returns the configuration of the group.
 func (c *Client) groupConfig() (multiplex.Config, error) {
 	config := c.config
@@ -118,11 +130,11 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 		VoteTimeout: config.NodeTimeout,
 		ProbeAfter:  config.Connect.ProbeAfter,
 		DriftFactor: config.DriftFactor,
-		Cure:        cure(c.scripts()),
+		Cure:        wire.Cure(wire.Scripts(config.Fenced)),
 		Replies:     resp.Limits{Bulk: maxReply, Size: maxReply},
 		OnChange:    c.news.onChange(),
 		MaxTTL:      config.MaxTTL,
-		Seal:        c.seal(),
+		Seal:        wire.SealOf(config.Prefix),
 		Durable:     config.durable(),
 		LookBehind:  true,
 		Allow:       config.Allow.group(),

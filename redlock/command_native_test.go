@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock/internal/kind"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/require"
 )
@@ -16,23 +18,23 @@ import (
 // R25: each form is the command that its server knows, byte for byte, and its
 // step is the trial of that command.
 func TestReleaseForms_R25(t *testing.T) {
-	var source tokens
+	var source wire.Tokens
 	for _, prefix := range []string{"", "lock:", "p\r\n$1\r\n"} {
-		c := &Client{config: &Config{Prefix: prefix}}
+		c := encoding(Config{Prefix: prefix})
 		for _, name := range hostileNames {
-			token := veil(source.next())
+			token := wire.Veil(source.Next())
 			want := map[string][]string{
-				"DELEX":   {"DELEX", prefix + name, "IFEQ", token.unveil().Reveal()},
-				"DELIFEQ": {"DELIFEQ", prefix + name, token.unveil().Reveal()},
+				"DELEX":   {"DELEX", prefix + name, "IFEQ", secretOf(token)},
+				"DELIFEQ": {"DELIFEQ", prefix + name, secretOf(token)},
 			}
-			script := c.appendRelease(nil, name, &token)
-			for i := range releaseForms {
-				got := releaseForms[i].Append(nil, script)
-				require.Equal(t, resp.AppendCommand(nil, want[releaseForms[i].Name]...), got)
+			script := c.kinds.Encoder.Release(nil, name, &token)
+			for i := range kind.ReleaseForms {
+				got := kind.ReleaseForms[i].Append(nil, script)
+				require.Equal(t, resp.AppendCommand(nil, want[kind.ReleaseForms[i].Name]...), got)
 			}
 		}
 		steps := c.prelude()
-		for i, f := range releaseForms {
+		for i, f := range kind.ReleaseForms {
 			require.Equal(t, f.Name, steps[i].Name)
 			require.Equal(t, f.Name, decoded(t, steps[i].Command)[0])
 			require.True(t, steps[i].Optional)
@@ -108,7 +110,7 @@ func TestReleaseFormOnRealServers_R25(t *testing.T) {
 		}
 	}
 	want := "script"
-	for _, f := range releaseForms {
+	for _, f := range kind.ReleaseForms {
 		if common[f.Name] == len(servers) {
 			want = f.Name
 			break

@@ -12,6 +12,8 @@ import (
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/kind"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -59,14 +61,14 @@ func (c *Client) prelude() (steps []conn.Step) {
 	// No lock has this name: the DEL of the trial is executed.
 	resource := "redlock:trial:" + rand.Text()
 	key := c.config.Prefix + resource
-	token := veil(Token{})
+	token := wire.Veil(Token{})
 	// Each native form has a step of the same name. If the server lacks the
 	// command, or the user may not run it, the trial is refused, and the group
 	// uses the script (R25).
-	release := c.appendRelease(nil, resource, &token)
-	for i := range releaseForms {
-		native := releaseForms[i].Append(nil, release)
-		steps = append(steps, conn.Step{Name: releaseForms[i].Name, Command: native, Check: refused, Optional: true})
+	release := c.kinds.Encoder.Release(nil, resource, &token)
+	for i := range kind.ReleaseForms {
+		native := kind.ReleaseForms[i].Append(nil, release)
+		steps = append(steps, conn.Step{Name: kind.ReleaseForms[i].Name, Command: native, Check: refused, Optional: true})
 	}
 	if c.config.Owner != "" {
 		steps = append(steps, c.tryClaimForm("redlock:trial:"+rand.Text())...)
@@ -75,15 +77,16 @@ func (c *Client) prelude() (steps []conn.Step) {
 		step := conn.Step{Command: command, Check: check, Optional: c.config.Allow.MissingPermissions}
 		steps = append(steps, explain(step, name))
 	}
-	for i, load := range cure(c.scripts()) {
-		require("SCRIPT LOAD", load, c.scripts()[i].loaded)
+	for _, s := range wire.Scripts(c.config.Fenced) {
+		require("SCRIPT LOAD", s.Load(), s.Loaded)
 	}
 	const ofScript = "EVALSHA of a script with GET"
 	require(ofScript, release.Bytes, refused)
-	require(ofScript, c.appendExtend(nil, resource, &token, time.Second, time.Second).Bytes, refused)
+	require(ofScript, c.kinds.Encoder.Extend(nil, resource, &token, time.Second, time.Second).Bytes, refused)
 	if c.config.Fenced {
-		require("EVALSHA of a script with TIME", c.appendFenced(nil, &Lock{resource: resource, token: token, ttl: time.Second}), stale)
-		require(ofScript, resp.AppendCommand(nil, "EVALSHA", floorScript.digest, "2", key+fenceSuffix, key, "", pure.NoRun, "0"), refused)
+		_, claim := c.kinds.Plain().Claim(&kind.Grant{Name: resource, Token: token, TTL: time.Second}, nil)
+		require("EVALSHA of a script with TIME", claim.Bytes, stale)
+		require(ofScript, resp.AppendCommand(nil, "EVALSHA", wire.Floor.Digest, "2", key+wire.FenceSuffix, key, "", pure.NoRun, "0"), refused)
 	}
 	require("DEL", resp.AppendCommand(nil, "DEL", key), nil)
 	require("PTTL", resp.AppendCommand(nil, "PTTL", key), nil)
@@ -96,9 +99,9 @@ func (c *Client) prelude() (steps []conn.Step) {
 // first SET is granted, the second is refused with the first one's value, and
 // has changed nothing.
 func (c *Client) tryClaimForm(resource string) (steps []conn.Step) {
-	form := &claimForms[0]
-	key, tokens := c.config.Prefix+resource, [2]Token{c.tokens.next(), c.tokens.next()}
-	first, second := veil(tokens[0]), veil(tokens[1])
+	form := &kind.ClaimForms[0]
+	key, tokens := c.config.Prefix+resource, [2]wire.Characters{c.kinds.Tokens.Next(), c.kinds.Tokens.Next()}
+	first, second := wire.Veil(tokens[0]), wire.Veil(tokens[1])
 	value := func(v resp.Value) error {
 		if _, _, ok := pure.SplitValue(string(v.Bytes())); !ok || !bytes.HasPrefix(v.Bytes(), tokens[0][:]) {
 			return fmt.Errorf("redlock: the trial of %s answered %q, not the value", form.Name, v.Type())
@@ -106,14 +109,14 @@ func (c *Client) tryClaimForm(resource string) (steps []conn.Step) {
 		return nil
 	}
 	granted := func(v resp.Value) error {
-		if judgeSetGet(v) != multiplex.Granted {
+		if wire.JudgeSetGet(v) != multiplex.Granted {
 			return fmt.Errorf("redlock: the trial of %s answered %q, not null", form.Name, v.Type())
 		}
 		return nil
 	}
 	steps = []conn.Step{
-		{Command: form.Append(nil, c.appendAcquire(nil, resource, &first, trialTTL)), Check: granted},
-		{Command: form.Append(nil, c.appendAcquire(nil, resource, &second, trialTTL)), Check: value},
+		{Command: form.Append(nil, c.kinds.Set(nil, resource, &first, trialTTL)), Check: granted},
+		{Command: form.Append(nil, c.kinds.Set(nil, resource, &second, trialTTL)), Check: value},
 		{Command: resp.AppendCommand(nil, "GET", key), Check: value},
 		{Command: resp.AppendCommand(nil, "DEL", key)},
 	}
@@ -157,7 +160,7 @@ func remarks(s *conn.Server) []string {
 
 // isForm reports whether a step of the prelude is the trial of a native form.
 func isForm(step string) bool {
-	return slices.ContainsFunc(slices.Concat(releaseForms, claimForms), func(f multiplex.Form) bool { return f.Name == step })
+	return slices.ContainsFunc(slices.Concat(kind.ReleaseForms, kind.ClaimForms), func(f multiplex.Form) bool { return f.Name == step })
 }
 
 // errStep is the error of a step that was refused for a reason other than a
@@ -186,14 +189,14 @@ func permitted(name string, check func(resp.Value) error) func(resp.Value) error
 
 // stale checks the reply to a number that no node grants.
 func stale(v resp.Value) error {
-	if code, _, ok := readFenced(v); !ok || code != fenceStale {
+	if !kind.IsStale(v) {
 		return fmt.Errorf("redlock: the trial of a script answered %q, not that the number is too low", v.Type())
 	}
 	return nil
 }
 
 func refused(v resp.Value) error {
-	if judgeScript(v) != multiplex.Refused {
+	if wire.JudgeScript(v) != multiplex.Refused {
 		return fmt.Errorf("redlock: the trial of a script answered %q, not 0", v.Type())
 	}
 	return nil

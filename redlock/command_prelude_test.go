@@ -9,6 +9,7 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,7 +44,7 @@ func TestPreflight_R22(t *testing.T) {
 		},
 		"another MaxTTL": {
 			arrange: func(n *redistest.Node) {
-				n.DB().Set("lock:"+sealName, sealOf(pure.Identity{}, n.Process(), time.Minute, time.Hour), 0)
+				n.DB().Set("lock:"+wire.SealName, sealOf(pure.Identity{}, n.Process(), time.Minute, time.Hour), 0)
 			},
 			only: Allow{OtherMaxTTL: true}, others: func(a *Allow) { a.OtherMaxTTL = false },
 			is: ErrMaxTTL, says: []string{"its seal says 1m0s, this client 1s", "Allow.OtherMaxTTL"},
@@ -193,7 +194,7 @@ func TestEvictionIsWarnedAbout_R22(t *testing.T) {
 
 func TestStepNames_R27(t *testing.T) {
 	names := make(map[string]bool)
-	for _, step := range (&Client{config: &Config{Prefix: "secret:"}}).prelude() {
+	for _, step := range encoding(Config{Prefix: "secret:"}).prelude() {
 		names[step.Name] = true
 		require.Contains(t, string(step.Command), "\r\n"+strings.Fields(step.Name)[0]+"\r\n")
 	}

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/redmux/redmux/redlock/internal/kind"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/require"
 )
 
 // Encoded commands are read back as their arguments, whatever the bytes of
@@ -17,27 +18,27 @@ import (
 func TestCommandsAreReadBack_R19(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		c := &Client{config: new(Config)}
-		c.config.Prefix = [...]string{"", nasty(rng), anyText(rng, 0, 40)}[rng.IntN(3)]
+		prefix := [...]string{"", nasty(rng), anyText(rng, 0, 40)}[rng.IntN(3)]
 		resource := [...]string{nasty(rng), anyText(rng, 1, 120), anyText(rng, 900, 1024)}[rng.IntN(3)]
-		key := c.config.Prefix + resource
-		token := veil(Token([]byte(anyText(rng, len(Token{}), len(Token{})))))
+		key := prefix + resource
+		c := encoding(Config{Prefix: prefix})
+		token := wire.Veil(Token([]byte(anyText(rng, len(Token{}), len(Token{})))))
 		ttl := time.Duration(1+rng.Int64N(1<<40)) * time.Millisecond
 		milliseconds := strconv.FormatInt(ttl.Milliseconds(), 10)
 
-		set := c.appendAcquire(nil, resource, &token, ttl)
-		release := c.appendRelease(nil, resource, &token)
-		extend := c.appendExtend(nil, resource, &token, ttl, 2*ttl)
-		secret := token.unveil().Reveal()
+		set := c.kinds.Set(nil, resource, &token, ttl)
+		release := c.kinds.Encoder.Release(nil, resource, &token)
+		extend := c.kinds.Encoder.Extend(nil, resource, &token, ttl, 2*ttl)
+		secret := secretOf(token)
 		want := [][]string{
 			{"SET", key, secret, "NX", "PX", milliseconds},
-			{"EVALSHA", releaseScript.digest, "1", key, secret},
-			{"EVALSHA", extendScript.digest, "1", key, secret, milliseconds, strconv.FormatInt(2*ttl.Milliseconds(), 10)},
+			{"EVALSHA", wire.Release.Digest, "1", key, secret},
+			{"EVALSHA", wire.Extend.Digest, "1", key, secret, milliseconds, strconv.FormatInt(2*ttl.Milliseconds(), 10)},
 		}
-		for i := range releaseForms {
-			native := releaseForms[i].Append(nil, release)
+		for i := range kind.ReleaseForms {
+			native := kind.ReleaseForms[i].Append(nil, release)
 			words := map[string][]string{"DELEX": {"DELEX", key, "IFEQ", secret}, "DELIFEQ": {"DELIFEQ", key, secret}}
-			require.Equal(t, [][]string{words[releaseForms[i].Name]}, readBack(t, native))
+			require.Equal(t, [][]string{words[kind.ReleaseForms[i].Name]}, readBack(t, native))
 		}
 		all := append(append(append([]byte(nil), set.Bytes...), release.Bytes...), extend.Bytes...)
 		require.Equal(t, want, readBack(t, all))

@@ -10,6 +10,7 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/require"
 )
@@ -21,20 +22,20 @@ var hostileNames = []string{
 }
 
 func TestCommandsCarryAnyNameWhole(t *testing.T) { // R19
-	var source tokens
+	var source wire.Tokens
 	for _, prefix := range []string{"", "lock:", "p\r\n$1\r\n"} {
-		c := &Client{config: &Config{Prefix: prefix}}
+		c := encoding(Config{Prefix: prefix})
 		for _, name := range hostileNames {
-			token := veil(source.next())
-			value, key := token.unveil().Reveal(), prefix+name
+			token := wire.Veil(source.Next())
+			value, key := secretOf(token), prefix+name
 			for _, x := range []struct {
 				got  []byte
 				want []string
 			}{
-				{c.appendAcquire(nil, name, &token, 1500*ms).Bytes, []string{"SET", key, value, "NX", "PX", "1500"}},
-				{c.appendAcquire(nil, name, &token, pure.LongestTTL).Bytes, []string{"SET", key, value, "NX", "PX", "3153600000000"}},
-				{c.appendRelease(nil, name, &token).Bytes, []string{"EVALSHA", releaseScript.digest, "1", key, value}},
-				{c.appendExtend(nil, name, &token, ms, 2*ms).Bytes, []string{"EVALSHA", extendScript.digest, "1", key, value, "1", "2"}},
+				{c.kinds.Set(nil, name, &token, 1500*ms).Bytes, []string{"SET", key, value, "NX", "PX", "1500"}},
+				{c.kinds.Set(nil, name, &token, pure.LongestTTL).Bytes, []string{"SET", key, value, "NX", "PX", "3153600000000"}},
+				{c.kinds.Encoder.Release(nil, name, &token).Bytes, []string{"EVALSHA", wire.Release.Digest, "1", key, value}},
+				{c.kinds.Encoder.Extend(nil, name, &token, ms, 2*ms).Bytes, []string{"EVALSHA", wire.Extend.Digest, "1", key, value, "1", "2"}},
 			} {
 				require.Equal(t, resp.AppendCommand(nil, x.want...), x.got, "byte for byte")
 				require.Equal(t, x.want, decoded(t, x.got), "by the decoder")
@@ -44,11 +45,11 @@ func TestCommandsCarryAnyNameWhole(t *testing.T) { // R19
 }
 
 func TestCommandsAreAppended(t *testing.T) {
-	c := &Client{config: new(Config)}
-	token := veil(Token{1, 2, 3})
+	c := encoding(Config{})
+	token := wire.Veil(Token{1, 2, 3})
 	before := []byte("+before\r\n")
-	got := c.appendAcquire(bytes.Clone(before), "a", &token, time.Second)
-	require.Equal(t, append(before, c.appendAcquire(nil, "a", &token, time.Second).Bytes...), got.Bytes)
+	got := c.kinds.Set(bytes.Clone(before), "a", &token, time.Second)
+	require.Equal(t, append(before, c.kinds.Set(nil, "a", &token, time.Second).Bytes...), got.Bytes)
 }
 
 // decoded reads exactly one command.
@@ -74,12 +75,12 @@ func decoded(t *testing.T, b []byte) []string {
 }
 
 func TestDigestsAreTheServers(t *testing.T) {
-	require.Equal(t, redistest.SHA1(releaseSource), releaseScript.digest)
-	require.Equal(t, redistest.SHA1(extendSource), extendScript.digest)
-	require.Equal(t, redistest.SHA1(releaseManySource), releaseManyScript.digest)
-	require.Equal(t, redistest.SHA1(extendManySource), extendManyScript.digest)
+	require.Equal(t, redistest.SHA1(releaseSource), wire.Release.Digest)
+	require.Equal(t, redistest.SHA1(extendSource), wire.Extend.Digest)
+	require.Equal(t, redistest.SHA1(releaseManySource), wire.ReleaseMany.Digest)
+	require.Equal(t, redistest.SHA1(extendManySource), wire.ExtendMany.Digest)
 	var cured []string
-	for _, command := range cure(scripts) {
+	for _, command := range wire.Cure(wire.Scripts(false)) {
 		args := decoded(t, command)
 		require.Equal(t, []string{"SCRIPT", "LOAD"}, args[:2])
 		cured = append(cured, args[2])
@@ -140,9 +141,9 @@ func TestJudgement(t *testing.T) {
 		v, ok, err := r.Next()
 		require.NoError(t, err, "%q", c.reply)
 		require.True(t, ok, "%q", c.reply)
-		require.Equal(t, c.set, judgeSet(v), "%q to SET", c.reply)
-		require.Equal(t, c.script, judgeScript(v), "%q to a script", c.reply)
+		require.Equal(t, c.set, wire.JudgeSet(v), "%q to SET", c.reply)
+		require.Equal(t, c.script, wire.JudgeScript(v), "%q to a script", c.reply)
 	}
-	require.Equal(t, alien, judgeSet(resp.Value{}))
-	require.Equal(t, alien, judgeScript(resp.Value{}))
+	require.Equal(t, alien, wire.JudgeSet(resp.Value{}))
+	require.Equal(t, alien, wire.JudgeScript(resp.Value{}))
 }

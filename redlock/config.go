@@ -17,6 +17,7 @@ import (
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
 // Config describes a deployment and how to use it. Nodes must be set; every
@@ -205,7 +206,7 @@ func (config *Config) complete() {
 		config.MaxTTL = DefaultMaxTTL
 	}
 	if config.FairLease == 0 {
-		config.FairLease = leaseTime
+		config.FairLease = kind.LeaseTime
 	}
 	if config.DriftFactor == 0 {
 		config.DriftFactor = pure.DefaultDriftFactor
@@ -227,6 +228,9 @@ func (config *Config) complete() {
 // longestPrefix is as long as the longest resource (R19).
 const longestPrefix = 1024
 
+// mostLease bounds Config.FairLease.
+const mostLease = time.Minute
+
 // check returns an error for values that cannot be intended.
 func (config *Config) check() error {
 	if n := len(config.Nodes); n < 1 || n > multiplex.MaxNodes {
@@ -244,8 +248,8 @@ func (config *Config) check() error {
 	); err != nil {
 		return err
 	}
-	if lease := config.FairLease; lease < leastLease || lease > mostLease {
-		return fmt.Errorf("FairLease is %v: it must be from %v to %v", lease, leastLease, mostLease)
+	if lease := config.FairLease; lease < kind.LeaseTime || lease > mostLease {
+		return fmt.Errorf("FairLease is %v: it must be from %v to %v", lease, kind.LeaseTime, mostLease)
 	}
 	if config.Forgetful && config.MaxTTL > 0 {
 		return errors.New("both MaxTTL and Forgetful are set")

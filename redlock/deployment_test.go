@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -272,7 +273,7 @@ func TestAnotherMaxTTLAdoptsNothing_R30(t *testing.T) {
 		c = m.client(t, Config{MaxTTL: 2 * time.Second})
 		mustAcquire(t, c, "r", time.Second)
 		synctest.Wait()
-		seal, _ := m.nodes[1].Get(sealName)
+		seal, _ := m.nodes[1].Get(wire.SealName)
 		require.Contains(t, seal, "max_ttl_ms=2000")
 	})
 }

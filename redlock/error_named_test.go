@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -115,7 +116,7 @@ func TestEveryErrorOfACallNamesItsResource_R12(t *testing.T) {
 		"no TTL":                     {Config{}, func(_ *testing.T, _ *memory, s *situation) { s.ttl = -1 }, ErrTTL},
 		"too long a TTL":             {Config{}, func(_ *testing.T, _ *memory, s *situation) { s.ttl = time.Hour }, ErrTTL},
 		"a name of the client's own": {Config{}, func(_ *testing.T, _ *memory, s *situation) { s.name = "resource:redlock:readers" }, ErrResource},
-		"the name of a seal":         {Config{}, func(_ *testing.T, _ *memory, s *situation) { s.name = sealName }, ErrResource},
+		"the name of a seal":         {Config{}, func(_ *testing.T, _ *memory, s *situation) { s.name = wire.SealName }, ErrResource},
 		"lost": {Config{}, func(t *testing.T, m *memory, s *situation) {
 			for _, n := range m.nodes {
 				for _, key := range n.Keys() {
@@ -210,7 +211,7 @@ func crowd(t *testing.T, m *memory, c *Client) {
 	c.refused = make(chan struct{})
 	c.refusing.Store(false)
 	c.group, err = multiplex.New(multiplex.Config{
-		Nodes: group.Nodes, MaxPending: 1, ShedAfter: time.Hour, VoteTimeout: time.Hour, Cure: cure(c.scripts()),
+		Nodes: group.Nodes, MaxPending: 1, ShedAfter: time.Hour, VoteTimeout: time.Hour, Cure: wire.Cure(wire.Scripts(c.config.Fenced)),
 	})
 	require.NoError(t, err)
 	require.NoError(t, c.Ready(t.Context()))

@@ -17,6 +17,8 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/kind"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,7 +34,7 @@ func TestFairIsInOrder(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 10 {
 			c := m.client(t, Config{})
-			c.tickets.Correct(time.Duration(i%3-1) * time.Hour)
+			c.kinds.Tickets.Correct(time.Duration(i%3-1) * time.Hour)
 			wg.Go(func() {
 				lock, err := c.Fair("r").Acquire(context.Background(), time.Minute)
 				if assert.NoError(t, err) {
@@ -146,7 +148,7 @@ func TestPlaceByMostNodes_R32(t *testing.T) {
 		m.delay(0, ms)
 		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
 			lie := resp.AppendBulkString(nil, "2 999999999 "+strings.Repeat("x", len(Token{})))
-			return lie, args[0] == "EVALSHA" && args[1] == askFairScript.digest
+			return lie, args[0] == "EVALSHA" && args[1] == wire.AskFair.Digest
 		})
 		holder := m.client(t, Config{}).Fair("r")
 		held, err := holder.Acquire(t.Context(), time.Minute)
@@ -205,11 +207,11 @@ func TestAWaiterThatDies(t *testing.T) {
 		require.NoError(t, held.Release(t.Context()))
 		start := time.Now()
 		at := <-got
-		require.Greater(t, at.Sub(start), leaseTime/2)
-		require.Less(t, at.Sub(start), leaseTime+askTime+50*ms)
+		require.Greater(t, at.Sub(start), kind.LeaseTime/2)
+		require.Less(t, at.Sub(start), kind.LeaseTime+kind.AskTime+50*ms)
 		lock, err := a.Acquire(t.Context(), time.Second)
 		require.NoError(t, err)
-		require.Less(t, time.Since(at), 3*time.Second+leaseTime)
+		require.Less(t, time.Since(at), 3*time.Second+kind.LeaseTime)
 		require.NoError(t, lock.Release(t.Context()))
 		cancel()
 		<-gone
@@ -228,7 +230,7 @@ func TestAWaiterKeepsItsPlaceThoughQuestionsAreLost(t *testing.T) {
 				var asked atomic.Int64
 				lost := false
 				m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-					if args[0] == "EVALSHA" && args[1] == askFairScript.digest {
+					if args[0] == "EVALSHA" && args[1] == wire.AskFair.Digest {
 						lost = asked.Add(1) > 1 && !lost
 						return []byte("-ERR no\r\n"), lost
 					}
@@ -241,7 +243,7 @@ func TestAWaiterKeepsItsPlaceThoughQuestionsAreLost(t *testing.T) {
 					gone <- err
 				}()
 				time.Sleep(20 * ms)
-				least := leaseTime
+				least := kind.LeaseTime
 				for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(ms) {
 					if rand.IntN(100) == 0 {
 						for _, n := range m.nodes {
@@ -250,14 +252,14 @@ func TestAWaiterKeepsItsPlaceThoughQuestionsAreLost(t *testing.T) {
 					}
 					left := time.Duration(0)
 					for _, key := range m.nodes[0].Keys() {
-						if strings.HasPrefix(key, "r"+leaseSuffix) {
+						if strings.HasPrefix(key, "r"+wire.LeaseSuffix) {
 							left, _ = m.nodes[0].DB().TTL(key)
 						}
 					}
 					least = min(least, left)
 				}
 				t.Logf("%d questions, the least left of the lease: %v", asked.Load(), least)
-				require.Greater(t, least, leaseTime/5)
+				require.Greater(t, least, kind.LeaseTime/5)
 				stop()
 				<-gone
 				require.NoError(t, held.Release(context.WithoutCancel(t.Context())))
@@ -300,7 +302,7 @@ func TestAWaiterKeepsItsPlaceWithoutAQuorum(t *testing.T) {
 func TestLateTickets(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		a, b := m.client(t, Config{}), m.client(t, Config{})
-		a.tickets.Correct(time.Hour)
+		a.kinds.Tickets.Correct(time.Hour)
 		held, err := a.Fair("r").Acquire(t.Context(), time.Minute)
 		require.NoError(t, err)
 		before := m.nodes[0].Calls("EVALSHA")
@@ -312,7 +314,7 @@ func TestLateTickets(t *testing.T) {
 		require.LessOrEqual(t, m.nodes[0].Calls("EVALSHA")-before, 8)
 		names := map[string]bool{}
 		for _, e := range m.nodes[0].Log() {
-			if len(e.Args) > 1 && e.Args[1] == askFairScript.digest && e.Args[10] != "" {
+			if len(e.Args) > 1 && e.Args[1] == wire.AskFair.Digest && e.Args[10] != "" {
 				names[e.Args[10]] = true
 			}
 		}
@@ -333,7 +335,7 @@ func TestFairFromAfar(t *testing.T) {
 		for _, callers := range []int{1, 8} {
 			simulated(t, 5, func(t *testing.T, m *memory) {
 				far, network := m.apartPlain(t, Config{})
-				far.tickets.Correct(-slow)
+				far.kinds.Tickets.Correct(-slow)
 				for _, n := range m.nodes {
 					network.At(n.Addr()).Latency(25*ms, 25*ms)
 				}
@@ -371,27 +373,6 @@ func TestFairFromAfar(t *testing.T) {
 			})
 		}
 	}
-}
-
-// Each ticket but the first is ahead of the clock: by the time that was spent,
-// then by twice as much, and by a second at most. No ticket is one that a
-// script cannot compare (R32).
-func TestTheLeadOfATicket(t *testing.T) {
-	simulated(t, 1, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		place := &turn{waiter: c.tokens.next()}
-		for _, lead := range []time.Duration{0, 200 * ms, 400 * ms, 800 * ms, leadMost, leadMost} {
-			before := place.waiter
-			place.asked, place.let = multiplex.All(1), multiplex.All(1)
-			c.redraw(place, 0, 200*ms)
-			require.Equal(t, time.Now().Add(lead).UnixMicro(), place.ticket)
-			require.NotEqual(t, before, place.waiter)
-			require.Zero(t, place.asked|place.let)
-			time.Sleep(ms)
-		}
-		c.redraw(place, pure.LastNumber-2, 0)
-		require.Equal(t, int64(pure.LastNumber), place.ticket)
-	})
 }
 
 // A caller that is too far away for its TTL gets no lock, and does not stop the
@@ -474,14 +455,14 @@ func TestALeftPlaceIsOwed_R8(t *testing.T) {
 		time.Sleep(10 * ms)
 		m.link(0).Refuse(true)
 		m.link(0).Reset()
-		time.Sleep(askTime + 20*ms)
+		time.Sleep(kind.AskTime + 20*ms)
 		leave()
 		require.ErrorIs(t, <-gone, context.Canceled)
-		require.Contains(t, m.nodes[0].Keys(), "r"+queueSuffix)
+		require.Contains(t, m.nodes[0].Keys(), "r"+wire.QueueSuffix)
 		m.link(0).Refuse(false)
-		time.Sleep(leaseTime/2 + 50*ms)
+		time.Sleep(kind.LeaseTime/2 + 50*ms)
 		for _, key := range m.nodes[0].Keys() {
-			require.NotContains(t, key, queueSuffix)
+			require.NotContains(t, key, wire.QueueSuffix)
 		}
 
 		m.nodes[0].Refuse("-MISCONF no", "EVALSHA")
@@ -518,7 +499,7 @@ func TestCloseLeavesTheQueue_R28(t *testing.T) {
 			closeNow(t, c)
 			for _, n := range m.nodes {
 				for _, key := range n.Keys() {
-					require.NotContains(t, key, queueSuffix)
+					require.NotContains(t, key, wire.QueueSuffix)
 				}
 			}
 			wg.Wait()
@@ -536,7 +517,7 @@ func TestNoPlaceInTheQueue(t *testing.T) {
 		for _, n := range m.nodes {
 			n.Handle(func(_ int, args []string) ([]byte, bool) {
 				text := fmt.Sprint("3 ", late.Add(time.Minute.Microseconds()))
-				return resp.AppendBulkString(nil, text), args[0] == "EVALSHA" && args[1] == askFairScript.digest
+				return resp.AppendBulkString(nil, text), args[0] == "EVALSHA" && args[1] == wire.AskFair.Digest
 			})
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -554,23 +535,23 @@ func TestNoPlaceInTheQueue(t *testing.T) {
 // know it, one failed, and the other's answer was late.
 func TestTicketThatANodeRefusedInSilence(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		ask := func(c *Client, f *form) (Lock, error) {
-			lock := Lock{client: c, resource: "r", form: f, ttl: time.Minute}
-			err := c.attemptFair(t.Context(), &lock)
+		ask := func(c *Client, k kind.Kind) (Lock, error) {
+			lock := c.wanted(k, "r", time.Minute)
+			err := c.attempt(t.Context(), &lock)
 			return lock, err
 		}
 		a, b := m.client(t, Config{}), m.client(t, Config{})
 		held, err := a.Fair("r").TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
-		a.tickets.Correct(time.Hour)
-		first := a.queueUp(a.Fair("r").wait)
+		a.kinds.Tickets.Correct(time.Hour)
+		first := kind.Waiting(a.kinds.Fair())
 		m.nodes[0].Refuse("-ERR no", "EVALSHA")
 		_, err = ask(a, first)
 		require.ErrorIs(t, err, ErrHeld)
 		m.nodes[0].Refuse("", "EVALSHA")
 		m.nodes[1].Refuse("-ERR no", "EVALSHA")
 		m.delay(2, 20*ms)
-		second := b.queueUp(b.Fair("r").wait)
+		second := kind.Waiting(b.kinds.Fair())
 		_, err = ask(b, second)
 		require.ErrorIs(t, err, ErrHeld)
 		m.nodes[1].Refuse("", "EVALSHA")
@@ -587,15 +568,15 @@ func TestTicketThatANodeRefusedInSilence(t *testing.T) {
 
 // asks returns the place of a caller of a lock that another has, and what makes
 // one attempt of it.
-func asks(t *testing.T, m *memory) (place *turn, attempt func()) {
+func asks(t *testing.T, m *memory) (place *kind.Place, attempt func()) {
 	t.Helper()
 	c := m.client(t, Config{})
 	_, err := c.Fair("r").TryAcquire(t.Context(), time.Minute)
 	require.NoError(t, err)
-	form := m.client(t, Config{}).queueUp(c.Fair("r").wait)
-	return form.turn, func() {
-		lock := Lock{client: c, resource: "r", form: form, ttl: time.Minute}
-		require.ErrorIs(t, c.attemptFair(t.Context(), &lock), ErrHeld)
+	k := kind.Waiting(m.client(t, Config{}).kinds.Fair())
+	return kind.PlaceOf(k), func() {
+		lock := c.wanted(k, "r", time.Minute)
+		require.ErrorIs(t, c.attempt(t.Context(), &lock), ErrHeld)
 		time.Sleep(100 * ms) // all nodes have answered
 	}
 }
@@ -618,18 +599,18 @@ func TestPlaceThatANodeForgot(t *testing.T) {
 		}
 		late(1, 2)
 		ask()
-		require.EqualValues(t, 1, place.let, "the first node")
-		require.False(t, place.kept)
+		require.EqualValues(t, 1, place.AdmittedBy, "the first node")
+		require.False(t, place.Kept)
 		for _, n := range m.nodes[3:] {
 			n.Refuse("", "EVALSHA")
 		}
-		other := place.ticket + 1
+		other := place.Ticket + 1
 		m.forgetOn(0, "r:redlock:queue")
 		m.nodes[0].DB().Set("r:redlock:ticket", strconv.FormatInt(other, 10), time.Minute)
 		late(3, 4)
 		ask()
-		require.True(t, place.kept)
-		require.Greater(t, place.ticket, other, "a quorum must have it, also without the node that has forgotten it")
+		require.True(t, place.Kept)
+		require.Greater(t, place.Ticket, other, "a quorum must have it, also without the node that has forgotten it")
 	})
 }
 
@@ -640,14 +621,14 @@ func TestNoNodeTakesAPlace_R32(t *testing.T) {
 		place, ask := asks(t, m)
 		m.delay(2, 20*ms)
 		ask()
-		require.True(t, place.kept)
-		waiter := place.waiter
+		require.True(t, place.Kept)
+		waiter := place.Waiter
 		m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-			lie := resp.AppendBulkString(nil, fmt.Sprint("3 ", place.ticket+1))
-			return lie, args[0] == "EVALSHA" && args[1] == askFairScript.digest
+			lie := resp.AppendBulkString(nil, fmt.Sprint("3 ", place.Ticket+1))
+			return lie, args[0] == "EVALSHA" && args[1] == wire.AskFair.Digest
 		})
 		ask()
-		require.Equal(t, waiter, place.waiter)
+		require.Equal(t, waiter, place.Waiter)
 	})
 }
 
@@ -662,7 +643,7 @@ func TestPlaceOfAnEvenNumberOfNodes_R33(t *testing.T) {
 				m.delay(node, time.Duration(2+node)*ms)
 			}
 			ask()
-			require.True(t, place.kept)
+			require.True(t, place.Kept)
 			_, err := m.client(t, Config{Retry: Retry{Tries: 1}}).Fair("r").Acquire(t.Context(), time.Minute)
 			var held *HeldError
 			require.ErrorAs(t, err, &held)
@@ -716,11 +697,11 @@ func TestTicketsOfAnySize_R32(t *testing.T) {
 		for i, text := range far {
 			m.nodes[i].DB().Set("r:redlock:ticket", text, 0)
 		}
-		before := c.tickets.Next(time.Now())
+		before := c.kinds.Tickets.Next(time.Now())
 		lock, err := c.Fair("r").Acquire(t.Context(), time.Minute)
 		require.NoError(t, err, "by the first and the third node")
 		require.NoError(t, lock.Release(t.Context()))
-		require.Less(t, c.tickets.Next(time.Now())-before, time.Hour.Microseconds())
+		require.Less(t, c.kinds.Tickets.Next(time.Now())-before, time.Hour.Microseconds())
 
 		for _, n := range m.nodes {
 			n.DB().Set("s:redlock:ticket", far[1], 0)
@@ -748,7 +729,7 @@ func TestANodeThatLiesAboutTickets_R33(t *testing.T) {
 				held, err := c.Fair("r").TryAcquire(t.Context(), time.Minute)
 				require.NoError(t, err)
 				m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-					return resp.AppendBulkString(nil, lie()), args[0] == "EVALSHA" && args[1] == askFairScript.digest
+					return resp.AppendBulkString(nil, lie()), args[0] == "EVALSHA" && args[1] == wire.AskFair.Digest
 				})
 				var mu sync.Mutex
 				var served []int
@@ -770,63 +751,14 @@ func TestANodeThatLiesAboutTickets_R33(t *testing.T) {
 					time.Sleep(200 * ms) // until a quorum has let it in
 				}
 				for _, n := range m.nodes[1:] {
-					text, _ := n.Get("r" + ticketSuffix)
-					require.Less(t, text, fmt.Sprint(time.Now().Add(ticketBelief).UnixMicro()), "no honest node has taken it over")
+					text, _ := n.Get("r" + wire.TicketSuffix)
+					require.Less(t, text, fmt.Sprint(time.Now().Add(kind.TicketBelief).UnixMicro()), "no honest node has taken it over")
 				}
 				require.NoError(t, held.Release(t.Context()))
 				wg.Wait()
 				require.IsIncreasing(t, served)
 			})
 		})
-	}
-}
-
-// What so many nodes say that one of them is in each quorum is believed,
-// however wrong the caller's clock is; what one says alone, as far as clocks
-// may be apart (R33).
-func TestLateTicketsThatAreBelieved_R33(t *testing.T) {
-	now := time.Now()
-	far, near := now.Add(48*time.Hour).UnixMicro(), now.Add(ticketBelief).UnixMicro()
-	for name, c := range map[string]struct {
-		lates []int64
-		by    multiplex.Set
-		late  int64
-	}{
-		"none":                  {[]int64{0, 0, 0}, 0, 0},
-		"one, near":             {[]int64{0, near, 0}, 0b010, near},
-		"one, far":              {[]int64{0, near + 1, 0}, 0, 0},
-		"one far, and one near": {[]int64{far, near, 0}, 0b010, near},
-		"two, far":              {[]int64{far, far + 5, 0}, 0b001, far},
-		"three, far":            {[]int64{far, far + 5, far + 3}, 0b101, far + 3},
-		"of two, one":           {[]int64{far, 0}, 0b01, far},
-		"of two, both":          {[]int64{far, far + 5}, 0b11, far + 5},
-		"of four, two":          {[]int64{far, far + 5, 0, 0}, 0b0001, far},
-		"of one":                {[]int64{far}, 0b1, far},
-	} {
-		var p queuePlaces
-		copy(p.lates[:], c.lates)
-		by, late := p.passed(len(c.lates), now)
-		require.Equal(t, c.by, by, name)
-		require.Equal(t, c.late, late, name)
-	}
-}
-
-// A ticket that is none, or above which there are too few, is no answer. All
-// others are refusals, whether or not they are believed.
-func TestWhatTicketsAreAnswers_R33(t *testing.T) {
-	for text, want := range map[string]multiplex.Vote{
-		"3 1":                                    multiplex.Refused,
-		fmt.Sprint("3 ", int64(pure.MostNumber)): multiplex.Refused,
-		fmt.Sprint("3 ", int64(pure.MostNumber)+1): multiplex.Beyond,
-		fmt.Sprint("3 ", int64(pure.LastNumber)):   multiplex.Beyond,
-		"3 9223372036854775808":                    multiplex.Beyond,
-		"3 0":                                      multiplex.Beyond,
-		"3 -1":                                     multiplex.Beyond,
-		"3 x":                                      multiplex.Beyond,
-		"3 ":                                       multiplex.Beyond,
-		fmt.Sprint("1 ", int64(pure.LastNumber)):   multiplex.Refused, // no ticket
-	} {
-		require.Equal(t, want, judgeFair(parsed(t, string(resp.AppendBulkString(nil, text)))), text)
 	}
 }
 
@@ -876,7 +808,7 @@ func TestFairLeaseIsSet(t *testing.T) {
 			}
 		})
 	}
-	for _, lease := range []time.Duration{leastLease - 1, mostLease + 1, -time.Second} {
+	for _, lease := range []time.Duration{kind.LeaseTime - 1, mostLease + 1, -time.Second} {
 		_, err := New(t.Context(), Config{Nodes: Nodes("redis://a"), FairLease: lease})
 		require.ErrorIs(t, err, ErrConfig)
 		require.ErrorContains(t, err, "FairLease")
@@ -903,7 +835,7 @@ func TestFairUnderFaults(t *testing.T) {
 								l.admit(turn)
 							}
 						}}})
-						c.tickets.Correct(spanOf(own, time.Minute))
+						c.kinds.Tickets.Correct(spanOf(own, time.Minute))
 						for time.Now().Before(stop) {
 							l.once(t, c.Fair("r"), turn, own)
 						}
@@ -965,7 +897,7 @@ func (l *procession) once(t *testing.T, k Locker, q *queueing, random *rand.Rand
 	l.until = lock.Until()
 	for _, o := range l.waiting {
 		// Half of a lease covers what the nodes and the caller know late.
-		if !o.admitted.IsZero() && o.admitted.Before(q.begun) && now.Sub(o.asked) < leaseTime/2 {
+		if !o.admitted.IsZero() && o.admitted.Before(q.begun) && now.Sub(o.asked) < kind.LeaseTime/2 {
 			l.inversions++
 			t.Logf("began at %v, and overtook one of %v, admitted at %v", q.begun, o.begun, o.admitted)
 		}

@@ -15,6 +15,8 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/kind"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/require"
 )
@@ -39,14 +41,14 @@ func fenceOf(t *testing.T, c *Client, resource string) uint64 {
 // lag makes the clock of a client's numbers wrong: it is ahead of this
 // machine's, and never corrected by the nodes'.
 func lag(c *Client, ahead time.Duration) {
-	c.fence.Numbers = pure.NewNumbers(time.Now())
-	c.fence.Correct(ahead)
+	c.kinds.Numbers.Numbers = pure.NewNumbers(time.Now())
+	c.kinds.Numbers.Correct(ahead)
 }
 
 // record returns what a node remembers.
 func (m *memory) record(t *testing.T, node int) pure.Record {
 	t.Helper()
-	text, there := m.nodes[node].Get(recordName)
+	text, there := m.nodes[node].Get(wire.RecordName)
 	require.True(t, there)
 	r, err := pure.ParseRecord(text)
 	require.NoError(t, err)
@@ -112,7 +114,7 @@ func TestFenceOfAClientThatIsBehind(t *testing.T) {
 		require.EqualValues(t, 1, behind.Stats().Renumbered)
 		tokens := map[string]bool{}
 		for _, e := range m.nodes[0].Log() {
-			if e.Args[0] == "EVALSHA" && e.Args[1] == fencedScript.digest && e.Args[3] == "r" {
+			if e.Args[0] == "EVALSHA" && e.Args[1] == wire.AcquireFenced.Digest && e.Args[3] == "r" {
 				require.False(t, tokens[e.Args[6]], "a token of its own for each round (R3)")
 				tokens[e.Args[6]] = true
 			}
@@ -137,10 +139,10 @@ func TestFenceLearnsFromLateAnswers(t *testing.T) {
 		lag(b, -time.Minute)
 		last := fenceOf(t, a, "r")
 		m.delay(2, 30*ms)
-		m.nodes[0].DB().Delete("r" + fenceSuffix) // so that two nodes grant, and only the last refuses
-		m.nodes[1].DB().Delete("r" + fenceSuffix)
+		m.nodes[0].DB().Delete("r" + wire.FenceSuffix) // so that two nodes grant, and only the last refuses
+		m.nodes[1].DB().Delete("r" + wire.FenceSuffix)
 		for i := range 2 {
-			m.nodes[i].DB().Set(recordName, pure.Record{Run: m.nodes[i].Process()}.String(), 0)
+			m.nodes[i].DB().Set(wire.RecordName, pure.Record{Run: m.nodes[i].Process()}.String(), 0)
 		}
 		require.Less(t, fenceOf(t, b, "r"), last)
 		time.Sleep(100 * ms)
@@ -153,11 +155,11 @@ func TestFenceLearnsFromLateAnswers(t *testing.T) {
 func TestFenceOfAClientThatIsFarAhead(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		a, b := m.opened(t, fenced()), m.client(t, fenced())
-		a.fence.Correct(24 * 365 * time.Hour)
+		a.kinds.Numbers.Correct(24 * 365 * time.Hour)
 		_, err := a.TryAcquire(t.Context(), "r", time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
 		require.ErrorIs(t, err, ErrUnbelieved)
-		a.fence.Numbers = pure.NewNumbers(time.Now()) // as after the next look at the nodes' clocks
+		a.kinds.Numbers.Numbers = pure.NewNumbers(time.Now()) // as after the next look at the nodes' clocks
 		first := fenceOf(t, a, "r")
 		require.InDelta(t, time.Now().UnixMicro(), first, 1e6)
 		require.Greater(t, fenceOf(t, b, "r"), first)
@@ -260,7 +262,7 @@ func TestFenceAfterRollingRestarts_F3(t *testing.T) {
 			_, err := c.TryAcquire(t.Context(), "r", 300*ms)
 			require.ErrorIs(t, err, ErrNoQuorum)
 			require.ErrorIs(t, err, ErrQuarantined)
-			_, there := n.Get(recordName)
+			_, there := n.Get(wire.RecordName)
 			require.True(t, there, "it remembers what it grants meanwhile")
 			require.EqualValues(t, pure.NoFloor, m.record(t, i).Floor)
 			m.nodes[(i+1)%3].Resume()
@@ -293,24 +295,23 @@ func TestFenceAfterARestartFromAnOldFile_F3(t *testing.T) {
 		}
 		countsAgain(t, c, 3*time.Second)
 		// The node and one that never saw the lock cannot make a lower one.
-		for _, key := range []string{recordName, "r" + fenceSuffix} {
+		for _, key := range []string{wire.RecordName, "r" + wire.FenceSuffix} {
 			value, _ := m.nodes[0].Get(key)
 			require.NotEmpty(t, value)
 		}
-		vote := func(node int, number uint64) int64 {
-			command := c.appendFenced(nil, &Lock{resource: "r", ttl: time.Second, number: int64(number)})
-			var code int64
-			errs := c.group.QueryEach(t.Context(), 1, func(int) [][]byte { return [][]byte{command} }, func(i, _ int, v resp.Value) error {
+		isStale := func(node int, number uint64) (stale bool) {
+			_, claim := c.kinds.Plain().Claim(&kind.Grant{Name: "r", TTL: time.Second, Number: int64(number)}, nil)
+			errs := c.group.QueryEach(t.Context(), 1, func(int) [][]byte { return [][]byte{claim.Bytes} }, func(i, _ int, v resp.Value) error {
 				if i == node {
-					code, _, _ = readFenced(v)
+					stale = kind.IsStale(v)
 				}
 				return nil
 			})
 			require.NoError(t, errors.Join(errs...))
-			return code
+			return stale
 		}
-		require.EqualValues(t, fenceStale, vote(0, first+1))
-		require.EqualValues(t, fenceStale, vote(0, last))
+		require.True(t, isStale(0, first+1))
+		require.True(t, isStale(0, last))
 	})
 }
 
@@ -389,11 +390,11 @@ func TestResetFenceKeepsWhatOneNodeRemembers_F1(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		fenceOf(t, m.opened(t, fenced()), "r")
 		ahead := time.Now().Add(time.Hour).UnixMicro()
-		text, _ := m.nodes[2].Get(recordName)
+		text, _ := m.nodes[2].Get(wire.RecordName)
 		record, err := pure.ParseRecord(text)
 		require.NoError(t, err)
 		text = fmt.Sprintf("redlock-fence 1 run_id=%s floor=%d period=0 cur=%d prev=0", record.Run, record.Floor, ahead)
-		m.nodes[2].DB().Set(recordName, text, 0)
+		m.nodes[2].DB().Set(wire.RecordName, text, 0)
 		reset, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
 		require.NoError(t, err)
 		require.EqualValues(t, ahead, reset.Floor)
@@ -470,7 +471,7 @@ func TestFenceOfADeploymentWithoutFloors(t *testing.T) {
 		require.ErrorIs(t, c.Ready(t.Context()), ErrNoFloor)
 		require.Less(t, time.Since(start), 100*ms)
 		for _, n := range m.nodes {
-			_, there := n.Get(recordName)
+			_, there := n.Get(wire.RecordName)
 			require.False(t, there, "nothing is sent that cannot be granted")
 		}
 		_, err = ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
@@ -528,7 +529,7 @@ func TestResetFenceTellsOfTheNodesBeforeIt_F3(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		m.opened(t, Config{MaxTTL: time.Second})
 		for _, n := range m.nodes {
-			n.DB().Delete(recordName)
+			n.DB().Delete(wire.RecordName)
 		}
 		asked := 0
 		m.answerFloors(2, ":0\r\n", func() bool { asked++; return asked == 1 })
@@ -546,7 +547,7 @@ func TestResetFenceTellsOfTheNodesBeforeIt_F3(t *testing.T) {
 // long as it should, instead of writing it.
 func (m *memory) answerFloors(node int, reply string, should func() bool) {
 	m.nodes[node].Handle(func(_ int, args []string) ([]byte, bool) {
-		ours := args[0] == "EVALSHA" && args[1] == floorScript.digest && args[len(args)-1] > "1000"
+		ours := args[0] == "EVALSHA" && args[1] == wire.Floor.Digest && args[len(args)-1] > "1000"
 		return []byte(reply), ours && should()
 	})
 }
@@ -609,7 +610,7 @@ func TestResetFenceReplacesARecordBeyondBelief_R33(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
 				c := m.opened(t, fenced())
 				last := fenceOf(t, c, "r")
-				m.nodes[2].DB().Set(recordName, recordsBeyondBelief(m.nodes[2])[name], 0)
+				m.nodes[2].DB().Set(wire.RecordName, recordsBeyondBelief(m.nodes[2])[name], 0)
 				time.Sleep(6 * time.Second)
 				require.Greater(t, fenceOf(t, c, "r"), last, "two nodes are enough")
 				before := time.Now()
@@ -652,7 +653,7 @@ func TestOneBadRecordDoesNotSpread_R33(t *testing.T) {
 			simulated(t, 5, func(t *testing.T, m *memory) {
 				c := m.opened(t, fenced())
 				last := fenceOf(t, c, "r")
-				m.nodes[4].DB().Set(recordName, recordsBeyondBelief(m.nodes[4])[name], 0)
+				m.nodes[4].DB().Set(wire.RecordName, recordsBeyondBelief(m.nodes[4])[name], 0)
 				time.Sleep(6 * time.Second)
 				for i := range 4 {
 					m.nodes[i].Restart()
@@ -681,7 +682,7 @@ func TestABadRecordOfTheOnlyNode_R33(t *testing.T) {
 			if name == "a year ahead" {
 				continue // a quorum says so
 			}
-			m.nodes[0].DB().Set(recordName, value, 0)
+			m.nodes[0].DB().Set(wire.RecordName, value, 0)
 			time.Sleep(6 * time.Second)
 			_, err := c.TryAcquire(t.Context(), "r", time.Second)
 			require.ErrorIs(t, err, ErrNoQuorum)
@@ -705,14 +706,14 @@ func TestABadLastNumberMovesNothing_R33(t *testing.T) {
 			c := m.opened(t, fenced())
 			last := fenceOf(t, c, "r")
 			for _, bad := range []string{strconv.FormatUint(pure.LastNumber, 10), "99999999999999999999", fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())} {
-				m.nodes[0].DB().Set("r"+fenceSuffix, bad, 0)
+				m.nodes[0].DB().Set("r"+wire.FenceSuffix, bad, 0)
 				for range 5 {
 					number := fenceOf(t, c, "r")
 					require.Greater(t, number, last)
 					require.InDelta(t, time.Now().UnixMicro(), number, 5e6)
 					last = number
 				}
-				text, _ := m.nodes[0].Get("r" + fenceSuffix)
+				text, _ := m.nodes[0].Get("r" + wire.FenceSuffix)
 				require.Equal(t, fmt.Sprint(last), text)
 			}
 		})
@@ -738,7 +739,7 @@ func TestANodeThatLiesAboutNumbers_R33(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
 				clients := []*Client{m.opened(t, fenced()), m.client(t, fenced())}
 				m.nodes[1].Handle(func(_ int, args []string) ([]byte, bool) {
-					if args[0] != "EVALSHA" || args[1] != fencedScript.digest {
+					if args[0] != "EVALSHA" || args[1] != wire.AcquireFenced.Digest {
 						return nil, false
 					}
 					return []byte(lie(time.Now().UnixMicro())), true
@@ -784,13 +785,13 @@ func TestFenceRefusesWhatCannotWork(t *testing.T) {
 	require.ErrorIs(t, err, ErrConfig)
 	simulated(t, 1, func(t *testing.T, m *memory) {
 		c, plain := m.opened(t, fenced()), m.client(t, Config{MaxTTL: time.Second})
-		for _, name := range []string{recordName, "r" + fenceSuffix} {
+		for _, name := range []string{wire.RecordName, "r" + wire.FenceSuffix} {
 			_, err := c.TryAcquire(t.Context(), name, time.Second)
 			require.ErrorIs(t, err, ErrResource)
 		}
-		_, err := plain.TryAcquire(t.Context(), recordName, time.Second)
+		_, err := plain.TryAcquire(t.Context(), wire.RecordName, time.Second)
 		require.ErrorIs(t, err, ErrResource)
-		mustAcquire(t, plain, "r"+fenceSuffix, time.Second)
+		mustAcquire(t, plain, "r"+wire.FenceSuffix, time.Second)
 		_, err = c.TryAcquire(t.Context(), "r", time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum, "what stands there is no number")
 	})
@@ -818,8 +819,9 @@ func TestFencedJudgement(t *testing.T) {
 		v, ok, err := r.Next()
 		require.NoError(t, err, "%q", reply)
 		require.True(t, ok, "%q", reply)
-		f := newFence()
-		require.Equal(t, want, f.judge(v), "%q", reply)
+		c := encoding(Config{Fenced: true})
+		command, _ := c.kinds.Plain().Claim(&kind.Grant{}, nil)
+		require.Equal(t, want, command.Judge(v), "%q", reply)
 	}
 }
 
@@ -940,7 +942,7 @@ func TestFloorOfADurableNodeThatRestarted_F3(t *testing.T) {
 		config.Nodes[0].Durable = true
 		c := m.opened(t, config)
 		last := fenceOf(t, c, "r")
-		m.nodes[0].DB().Delete(recordName)
+		m.nodes[0].DB().Delete(wire.RecordName)
 		m.nodes[0].RestartDurably()
 		time.Sleep(5 * time.Second)
 		require.GreaterOrEqual(t, uint64(m.record(t, 0).Floor), last)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/require"
 )
@@ -13,7 +14,7 @@ import (
 func TestOwnerThatIsNotPrintable_R33(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{Owner: "us"})
-		value := new(tokens).next().Reveal() + ":\x1b[2Jgone\r\n"
+		value := Token(new(wire.Tokens).Next()).Reveal() + ":\x1b[2Jgone\r\n"
 		for _, n := range m.nodes {
 			n.DB().Set("r", value, 0)
 		}

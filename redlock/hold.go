@@ -10,6 +10,7 @@ import (
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
 // A Hold is a lock that renews itself until it is released, its bound is
@@ -59,7 +60,7 @@ type Hold struct {
 // The errors are those of Acquire, and ErrHoldOptions. The caller must release
 // the Hold.
 func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
-	return c.holdInTime(ctx, request{resource: resource}, options)
+	return c.holdInTime(ctx, request{kind: c.plain(), name: resource}, options)
 }
 
 // holdInTime is Hold, or HoldAll, for the resources of a request.
@@ -72,8 +73,8 @@ func (c *Client) holdInTime(ctx context.Context, r request, options HoldOptions)
 		return c.acquireTraced(within, r)
 	}
 	for {
-		if h, err := c.hold(ctx, r.resource, options, acquire); err != errSlept {
-			return h, named(r.resource, err)
+		if h, err := c.hold(ctx, r.name, options, acquire); err != errSlept {
+			return h, named(r.name, err)
 		}
 	}
 }
@@ -81,8 +82,17 @@ func (c *Client) holdInTime(ctx context.Context, r request, options HoldOptions)
 // TryHold is Hold with a single attempt, as TryAcquire makes it. The errors are
 // those of TryAcquire, and ErrHoldOptions.
 func (c *Client) TryHold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
-	h, err := c.hold(ctx, resource, options, c.TryAcquire)
+	h, err := c.hold(ctx, resource, options, c.trying(c.plain()))
 	return h, named(resource, err)
+}
+
+// trying returns what makes one attempt for a hold.
+func (c *Client) trying(k kind.Kind) acquirer {
+	return func(ctx context.Context, name string, ttl time.Duration) (Lock, error) {
+		lock := c.wanted(k, name, ttl)
+		err := c.try(ctx, 1, &lock)
+		return lock, err
+	}
 }
 
 type acquirer func(ctx context.Context, resource string, ttl time.Duration) (Lock, error)
@@ -206,7 +216,7 @@ func (h *Hold) Current() Lock {
 // that are healed later (R23).
 func (h *Hold) unsureOf(lock Lock) Lock {
 	if h.options.Heal {
-		lock.receipt.Doubted = multiplex.All(len(h.client.config.Nodes))
+		lock.grant.Receipt.Doubted = multiplex.All(len(h.client.config.Nodes))
 	}
 	return lock
 }
@@ -214,7 +224,7 @@ func (h *Hold) unsureOf(lock Lock) Lock {
 // Resource returns the resource as Lock.Resource does.
 func (h *Hold) Resource() string {
 	h.made()
-	return h.lock.resource // it never changes
+	return h.lock.grant.Name // it never changes
 }
 
 // Until returns when the validity ends, by the local clock, if the lock is not
@@ -248,18 +258,19 @@ func (h *Hold) Release(ctx context.Context) error {
 	lock, end := h.finish(ErrReleased)
 	h.client.keeper.forget(h)
 	if h.isDetached() {
-		return named(lock.resource, ErrNotHeld)
+		return named(lock.grant.Name, ErrNotHeld)
 	}
 	start := startIf(h.client.tracer.ReleaseDone != nil)
 	var err error
 	if h.stands() > 0 || !h.client.handOver(&lock, tenureKept, end) {
-		var room [commandRoom]byte
-		kind, command := h.undo(&lock, room[:0])
+		r := newRounds(&lock)
+		defer r.recycle()
+		kind, command := h.undo(r)
 		err = h.client.giveBack(ctx, &lock, kind, &command)
 	}
 	h.client.keeper.strike(h)
 	lock.releaseDone(ctx, start, err)
-	return named(lock.resource, err)
+	return named(lock.grant.Name, err)
 }
 
 func (h *Hold) isDetached() bool {
@@ -283,21 +294,16 @@ func (h *Hold) finish(cause error) (lock Lock, end instant) {
 	return h.lock, end
 }
 
-// undo returns the command that ends the lock, encoded into room: a release,
-// or, while MinHold lasts, a command that shortens the lives of the keys to the
-// rest of that time.
-func (h *Hold) undo(lock *Lock, room []byte) (*multiplex.ReleaseKind, multiplex.Command) {
-	c := h.client
+// undo returns the command that ends a lock: a release, or, while MinHold lasts,
+// a command that shortens the lives of the keys to the rest of that time.
+func (h *Hold) undo(r *rounds) (*multiplex.ReleaseKind, multiplex.Command) {
+	kind, command := r.release()
 	if rest := h.stands(); rest > 0 {
 		// The command has whole milliseconds, which cuts off less than one.
-		rest = rest + pure.Drift(rest, c.config.DriftFactor) + time.Millisecond
-		return shortenKind, multiplex.Command{
-			Encoded: c.appendShorten(room, lock.resource, &lock.token, rest),
-			TTL:     lock.ttl,
-			Receipt: lock.receipt,
-		}
+		rest = rest + pure.Drift(rest, h.client.config.DriftFactor) + time.Millisecond
+		kind, command.Encoded = h.client.kinds.Shorten(&r.grant, r.room[:0], rest)
 	}
-	return lock.release(room)
+	return kind, command
 }
 
 // stands returns for how long MinHold still keeps the keys: zero or less if it
@@ -325,7 +331,7 @@ func (h *Hold) stepLocked(e pure.RenewalEvent, now instant, jitter float64) (act
 // lose ends the context because the lock is lost, and reports that. Only the
 // first cause counts. It never blocks, and calls nothing of the group.
 func (h *Hold) lose(refused bool) {
-	why := lostError(h.lock.resource, refused, h.said.Load(), h.client.keeper.addrs)
+	why := lostError(h.lock.grant.Name, refused, h.said.Load(), h.client.keeper.addrs)
 	h.cancel(why)
 	if context.Cause(h.inner) == error(why) {
 		h.client.stats.lost.Add(1)
@@ -333,7 +339,7 @@ func (h *Hold) lose(refused bool) {
 		if end := h.end(); end.Before(until) {
 			until = end
 		}
-		h.client.holdLost(HoldInfo{Resource: h.lock.resource, Since: h.begun.at, Until: until, Err: why.anonymous()})
+		h.client.holdLost(HoldInfo{Resource: h.lock.grant.Name, Since: h.begun.at, Until: until, Err: why.anonymous()})
 	}
 }
 

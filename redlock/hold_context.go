@@ -3,6 +3,8 @@ package redlock
 import (
 	"context"
 	"errors"
+
+	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
 // FromContext returns the hold whose context ctx is or derives from: that of
@@ -98,7 +100,7 @@ var ErrNested = errors.New("redlock: the context of this call holds the lock alr
 func (c *Client) nested(ctx context.Context, r *request) bool {
 	var any *Client
 	for in := any.outer(ctx); in != nil; in = any.outer(in.Context) {
-		if in.hold.lock.meets(r) && in.hold.Err() == nil && c.locksWith(in.hold.client) {
+		if kind.Meets(in.hold.lock.kind, r.kind, in.hold.lock.grant.Name, r.name) && in.hold.Err() == nil && c.locksWith(in.hold.client) {
 			return true
 		}
 	}

@@ -41,7 +41,7 @@ func (c *Client) DoWith(
 ) error {
 	must(fn != nil, noFunction)
 	if options.Reentrant {
-		if h := c.reenter(ctx, &request{resource: resource}); h != nil {
+		if h := c.reenter(ctx, &request{kind: c.plain(), name: resource}); h != nil {
 			return h.doWithin(ctx, fn)
 		}
 		options.Reentrant = false

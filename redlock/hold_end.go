@@ -134,10 +134,12 @@ func (k *keeper) releaseUpTo(most int) {
 		if !lock.tenure.rise(tenureReleased, 0) {
 			continue // it was handed over while Close began
 		}
-		kind, command := h.undo(&lock, k.room[:0])
+		r := newRounds(&lock)
+		kind, command := h.undo(r)
 		if err := k.client.group.PostRelease(kind, &command, multiplex.Posting{Inbox: k.inbox, Tag: k}); err == nil {
 			w.pending++
 		}
+		r.recycle()
 	}
 	k.client.group.Flush()
 	if len(w.unreleased) == 0 && !w.allQueued {

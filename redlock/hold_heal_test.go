@@ -66,8 +66,8 @@ func TestAHealedNodeOwesTheRelease(t *testing.T) {
 			m.link(2).Reset()
 			time.Sleep(10 * ms)
 			h := mustHold(t, c, "r", HoldOptions{Heal: true, TTL: 20 * time.Second})
-			pos := h.Current().receipt.Pos
-			require.False(t, h.Current().receipt.Sent.Has(2))
+			pos := h.Current().grant.Receipt.Pos
+			require.False(t, h.Current().grant.Receipt.Sent.Has(2))
 			m.link(2).Refuse(false)
 			time.Sleep(2 * time.Second)
 			require.Equal(t, NodeUp, c.Nodes()[2].State)
@@ -77,8 +77,8 @@ func TestAHealedNodeOwesTheRelease(t *testing.T) {
 			}
 			time.Sleep(30 * ms)
 			require.Equal(t, []int{0, 1, 2}, m.holders("r", h.Current().Token()))
-			require.True(t, h.Current().receipt.Sent.Has(2))
-			require.Equal(t, pos, h.Current().receipt.Pos, "the older place is the safe one")
+			require.True(t, h.Current().grant.Receipt.Sent.Has(2))
+			require.Equal(t, pos, h.Current().grant.Receipt.Pos, "the older place is the safe one")
 			m.delay(2, 2*ms)
 			m.link(2).Refuse(true)
 			m.link(2).Reset()

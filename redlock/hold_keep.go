@@ -23,22 +23,25 @@ import (
 // plain one; ErrTTL; and ErrClosed. With an error, the lock is as it was.
 func (c *Client) Keep(ctx context.Context, lock Lock, options HoldOptions) (*Hold, error) {
 	h, err := c.keepLock(ctx, lock, options)
-	return h, named(lock.resource, err)
+	return h, named(lock.grant.Name, err)
 }
 
 func (c *Client) keepLock(ctx context.Context, lock Lock, o HoldOptions) (*Hold, error) {
 	c.called(ctx)
-	o.TTL = max(o.TTL, lock.ttl)
+	if lock.client != c {
+		return nil, ErrNotHeld
+	}
+	o.TTL = max(o.TTL, lock.grant.TTL)
 	o, err := o.check(c)
 	switch {
 	case err != nil:
 		return nil, err
-	case o.MinHold != 0 || lock.form != nil && o.single():
+	case o.MinHold != 0 || !lock.kind.Traits().Alone && o.single():
 		return nil, errKeep
-	case lock.client != c || lock.over():
+	case lock.over():
 		return nil, ErrNotHeld
 	}
-	lock.ttl = o.TTL // what renewals ask for
+	lock.grant.TTL = o.TTL // what renewals ask for
 	c.group.DelayClose(1)
 	defer c.group.DelayClose(-1)
 	now := c.keeper.clock()
@@ -88,7 +91,7 @@ func (h *Hold) Detach() (Lock, error) {
 	k.forget(h)
 	k.strike(h)
 	if again {
-		return Lock{}, named(lock.resource, ErrNotHeld)
+		return Lock{}, named(lock.grant.Name, ErrNotHeld)
 	}
-	return h.unsureOf(lock), named(lock.resource, cause)
+	return h.unsureOf(lock), named(lock.grant.Name, cause)
 }

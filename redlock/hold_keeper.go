@@ -189,7 +189,7 @@ func (k *keeper) run() {
 		timer:    time.NewTimer(pure.LookMost),
 		outcomes: make([]multiplex.Outcome, 0, keeperBatch),
 		due:      make([]*Hold, 0, keeperBatch),
-		room:     make([]byte, 0, commandRoom),
+		room:     make([]byte, 0, 512),
 	}
 	defer k.timer.Stop()
 	for {
@@ -361,7 +361,7 @@ func (k *keeper) settleOne(h *Hold, o *multiplex.Outcome, now instant) {
 	if said == nil && now.since(h.granted) >= h.renewal.Validity {
 		said = ErrExpired
 	}
-	h.lock.receipt.Doubted = pure.DoubtGranted(h.lock.receipt.Doubted, h.unsure, o.Granted)
+	h.lock.grant.Receipt.Doubted = pure.DoubtGranted(h.lock.grant.Receipt.Doubted, h.unsure, o.Granted)
 	act := h.stepLocked(event, now, rand.Float64())
 	switch {
 	case act == pure.ToProlong:

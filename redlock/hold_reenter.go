@@ -3,6 +3,8 @@ package redlock
 import (
 	"context"
 	"fmt"
+
+	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
 // HoldOptions.Reentrant: a function runs under a hold that its context comes
@@ -19,7 +21,7 @@ var errReentrant = fmt.Errorf("%w: Reentrant is for DoWith and DoAll", ErrHoldOp
 func (c *Client) reenter(ctx context.Context, r *request) *Hold {
 	c.called(ctx)
 	for in := c.outer(ctx); in != nil; in = c.outer(in.Context) {
-		if h := in.hold; h.lock.covers(r) && h.Err() == nil && h.enter() {
+		if h := in.hold; kind.Covers(h.lock.kind, r.kind, h.lock.grant.Name, r.name) && h.Err() == nil && h.enter() {
 			return h
 		}
 	}

@@ -12,21 +12,22 @@ func (h *Hold) renewLocked(begun instant, room []byte, inbox *multiplex.Outcomes
 	c := h.client
 	h.asked = begun
 	command := multiplex.Command{
-		TTL:     h.lock.ttl,
-		Receipt: h.lock.receipt, // see multiplex.Receipt.Doubted (R23)
+		TTL:     h.lock.grant.TTL,
+		Receipt: h.lock.grant.Receipt, // see multiplex.Receipt.Doubted (R23)
 	}
-	kind := healKind
+	extend := h.lock.kind.Extend
 	if h.options.Heal {
-		command.Encoded = c.appendHeal(room, h.lock.resource, &h.lock.token, h.lock.ttl, h.lock.promised(h.lock.ttl))
-	} else {
-		kind, command.Encoded = h.lock.extension(room, h.lock.ttl)
+		extend = c.kinds.Heal
 	}
+	g := &h.lock.grant
+	kind, encoded := extend(g, room, g.TTL, h.lock.promised(g.TTL))
+	command.Encoded = encoded
 	// No caller waits for it, so a vote may take until the old validity ends,
 	// after which it would not count (R6, R10).
 	left := h.ends.remaining(c.keeper.begun, begun)
 	posting := multiplex.Posting{Inbox: inbox, Tag: h, Patience: max(0, left)}
 	receipt, err := c.group.PostExtension(kind, &command, posting)
-	known := &h.lock.receipt
+	known := &h.lock.grant.Receipt
 	known.Doubted, h.unsure = pure.DoubtRenewal(known.Doubted, receipt.Sent, receipt.Doubted, h.options.Heal)
 	if h.options.Heal {
 		// Whatever the outcome, these nodes may hold the key now. Receipt.Pos

@@ -15,6 +15,7 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -61,7 +62,7 @@ func extensions(n *redistest.Node) int {
 			continue
 		}
 		switch e.Args[1] {
-		case extendScript.digest, extendManyScript.digest, healScript.digest:
+		case wire.Extend.Digest, wire.ExtendMany.Digest, wire.Heal.Digest:
 			count++
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock/internal/inside"
+	"github.com/redmux/redmux/redlock/internal/wire"
 )
 
 // What packages admin and election reach of this one.
@@ -29,9 +30,6 @@ func init() {
 	inside.NoQuorum = func(nodes *multiplex.UndecidedError) error { return &noQuorumError{nodes: nodes} }
 	inside.Translate = func(err error) error { return translate(err, nil) }
 	inside.Joined = joined
-	inside.ReadRecord = readRecord
-	inside.WriteFloor = appendFloor
-	inside.SealKey = func(prefix string) string { return prefix + sealName }
 }
 
 // An interior is inside.Client.
@@ -53,16 +51,16 @@ func (i interior) Settings() inside.Settings {
 func (i interior) Keys(resource string) inside.Keys {
 	key := i.client.config.Prefix + resource
 	return inside.Keys{
-		Lock: key, Fence: key + fenceSuffix,
-		Readers: key + readersSuffix, Mark: key + markSuffix,
-		Permits: key + permitsSuffix, Permit: key + permitSeparator,
-		Queue: key + queueSuffix, Turn: key + turnSuffix, Lease: key + leaseSuffix,
+		Lock: key, Fence: key + wire.FenceSuffix,
+		Readers: key + wire.ReadersSuffix, Mark: key + wire.MarkSuffix,
+		Permits: key + wire.PermitsSuffix, Permit: key + wire.PermitSeparator,
+		Queue: key + wire.QueueSuffix, Turn: key + wire.TurnSuffix, Lease: key + wire.LeaseSuffix,
 	}
 }
 
 func (i interior) CheckLock(resource string, ttl time.Duration) error {
 	c := i.client
-	ttl, err := c.check(resource, ttl)
+	ttl, err := c.check(c.kinds.Plain(), resource, ttl)
 	if err == nil && c.late(ttl, 0, pure.Drift(ttl, c.config.DriftFactor)) {
 		err = c.tooShort(ttl)
 	}

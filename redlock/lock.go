@@ -2,10 +2,12 @@ package redlock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
 // A Lock is a resource that was granted for a time. It is an immutable value
@@ -15,20 +17,24 @@ import (
 // extend it in time. Work that must not continue after its end must call
 // Validity before each step: the process may have been stopped since (R15).
 type Lock struct {
-	client   *Client
-	resource string
-	form     *form // nil for a plain lock; of several, resource is the text
-	token    veiled
-	ttl      time.Duration // the longest TTL that the keys were given
-	until    time.Time     // by both clocks
-	number   int64         // see Fence; of a permit, its own
-	receipt  multiplex.Receipt
-	tenure   *tenure // nil for a lock that is not handed over within the client
+	client *Client
+	kind   kind.Kind
+	grant  kind.Grant
+	until  time.Time // by both clocks
+	tenure *tenure   // nil for a lock that is not handed over within the client
 }
 
 // Resource returns the resource, without the prefix; of several, a text with
 // all of them, for people. See Resources.
-func (l Lock) Resource() string { return l.resource }
+func (l Lock) Resource() string { return l.grant.Name }
+
+// Resources returns the lock's resources, without the prefix.
+func (l Lock) Resources() []string {
+	if l.client == nil {
+		return []string{""}
+	}
+	return slices.Clone(kind.Names(l.kind, l.grant.Name))
+}
 
 // Token returns the value of the lock's keys. A lock whose token was read is
 // not handed over to another caller of the client (see Release). So the token
@@ -39,7 +45,7 @@ func (l Lock) Token() Token {
 	if l.client == nil || !l.tenure.rise(tenureShown, 0) {
 		return Token{}
 	}
-	return l.token.unveil()
+	return l.grant.Token.Unveil()
 }
 
 // Fence returns the lock's fencing number: higher than that of every lock for
@@ -51,10 +57,10 @@ func (l Lock) Token() Token {
 // for an adopted lock (pass it on beside the token), and for the locks of an
 // RWLock, Semaphore and Fair, which have no number: see docs/fencing.md.
 func (l Lock) Fence() uint64 {
-	if !l.form.numbered() {
+	if l.client == nil || !l.kind.Traits().Numbered {
 		return 0
 	}
-	return uint64(l.number)
+	return uint64(l.grant.Number)
 }
 
 // Until returns when the validity ends, by the local clock: the zero time if
@@ -99,7 +105,7 @@ func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	longer, err := l.extend(ctx, ttl)
 	l.extendDone(ctx, longer, ttl, start, err)
 	if err != nil {
-		return l, named(l.resource, err)
+		return l, named(l.grant.Name, err)
 	}
 	return longer, nil
 }
@@ -116,18 +122,19 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 		return Lock{}, ErrNotHeld // no answer could make it ours without a gap (R15)
 	}
 	c := l.client
-	var room [commandRoom]byte
-	kind, encoded := l.extension(room[:0], ttl)
+	r := newRounds(&l)
+	defer r.recycle()
+	kind, encoded := r.kind.Extend(&r.grant, r.room[:0], ttl, l.promised(ttl))
 	err = c.group.Extend(ctx, kind, &multiplex.Command{
 		Encoded: encoded,
-		TTL:     max(l.ttl, ttl), // the longest that the keys may live
-		Receipt: l.receipt,       // see multiplex.Receipt.Doubted (R23)
+		TTL:     max(l.grant.TTL, ttl), // the longest that the keys may live
+		Receipt: l.grant.Receipt,       // see multiplex.Receipt.Doubted (R23)
 	})
 	if err != nil {
 		return Lock{}, c.failed(ctx, translate(err, ErrNotHeld), nil)
 	}
 	longer := l
-	longer.ttl = max(l.ttl, ttl)
+	longer.grant.TTL = max(l.grant.TTL, ttl)
 	longer.until = pure.Later(l.until, start.Add(ttl-pure.Drift(ttl, c.config.DriftFactor)))
 	switch left := l.Validity(); {
 	case l.tenure.handed(): // meanwhile: the keys are another caller's
@@ -154,7 +161,7 @@ func (l *Lock) promised(ttl time.Duration) time.Duration {
 	if config := l.client.config; config.MaxTTL > 0 && !config.Allow.OtherMaxTTL {
 		return config.MaxTTL
 	}
-	return max(ttl, l.ttl, 24*time.Hour)
+	return max(ttl, l.grant.TTL, 24*time.Hour)
 }
 
 // Release releases the lock on every node (R9). The command is queued for all
@@ -184,12 +191,13 @@ func (l Lock) Release(ctx context.Context) error {
 	start := startIf(l.client.tracer.ReleaseDone != nil)
 	var err error
 	if !l.client.handOver(&l, tenureHeld, l.end()) {
-		var room [commandRoom]byte
-		kind, command := l.release(room[:0])
+		r := newRounds(&l)
+		defer r.recycle()
+		kind, command := r.release()
 		err = l.client.giveBack(ctx, &l, kind, &command)
 	}
 	l.releaseDone(ctx, start, err)
-	return named(l.resource, err)
+	return named(l.grant.Name, err)
 }
 
 // end returns the end of the validity, as an instant.
@@ -207,19 +215,17 @@ func (l *Lock) end() instant {
 // If the lock was handed to another caller, the keys are that caller's: nothing
 // is sent, and the error is ErrNotHeld.
 func (c *Client) giveBack(
-	ctx context.Context, l *Lock, kind *multiplex.ReleaseKind, command *multiplex.Command,
+	ctx context.Context, l *Lock, as *multiplex.ReleaseKind, command *multiplex.Command,
 ) (err error) {
 	if !l.tenure.rise(tenureReleased, 0) {
 		return ErrNotHeld
 	}
 	c.rivals.released(l)
-	if l.form.is(permit) {
-		l.form.gate.giveBack(int(l.number))
-	}
+	kind.Freed(l.kind, &l.grant)
 	if c.awaited(l) {
-		err = c.group.HandOver(ctx, kind, command, c.handover(*l))
+		err = c.group.HandOver(ctx, as, command, c.handover(*l))
 	} else {
-		err = c.group.Release(ctx, kind, command)
+		err = c.group.Release(ctx, as, command)
 	}
 	if err == nil {
 		return nil
@@ -229,7 +235,8 @@ func (c *Client) giveBack(
 
 // tellRelease queues the release of a lock that no caller gets (R7).
 func (c *Client) tellRelease(l *Lock) {
-	var room [commandRoom]byte
-	kind, command := l.release(room[:0])
+	r := newRounds(l)
+	defer r.recycle()
+	kind, command := r.release()
 	c.group.Tell(kind, &command)
 }

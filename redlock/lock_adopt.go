@@ -5,6 +5,7 @@ import (
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/wire"
 )
 
 // Adopt returns a Lock that another process acquired, or has extended, and
@@ -35,7 +36,7 @@ import (
 // An adopted lock does not know its fencing number: Lock.Fence returns 0.
 func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until time.Time) (Lock, error) {
 	c.made()
-	ttl, err := c.check(resource, ttl)
+	ttl, err := c.check(c.plain(), resource, ttl)
 	if err != nil {
 		return Lock{}, named(resource, err)
 	}
@@ -47,5 +48,7 @@ func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until ti
 	// connection ends.
 	every := multiplex.All(len(c.config.Nodes))
 	anywhere := multiplex.Receipt{Sent: every, Doubted: every}
-	return Lock{client: c, resource: resource, token: veil(token), ttl: ttl, until: until, receipt: anywhere}, nil
+	lock := c.wanted(c.plain(), resource, ttl)
+	lock.grant.Token, lock.grant.Receipt, lock.until = wire.Veil(token), anywhere, until
+	return lock, nil
 }

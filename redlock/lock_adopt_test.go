@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/wire"
+	"github.com/stretchr/testify/require"
 )
 
 func TestParseToken_R3(t *testing.T) {
-	var source tokens
-	token := source.next()
+	var source wire.Tokens
+	token := Token(source.Next())
 	text := string(token[:])
 	got, err := ParseToken(text)
 	require.NoError(t, err)

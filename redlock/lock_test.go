@@ -273,7 +273,8 @@ func TestALockThatOneClockSaysHasEnded(t *testing.T) {
 		"the wall":      clocks(time.Now(), 10*time.Second, -time.Hour),
 		"the monotonic": clocks(time.Now(), -time.Hour, 10*time.Second),
 	} {
-		lock := Lock{client: &Client{config: new(Config)}, resource: "r", until: until}
+		lock := encoding(Config{}).wanted(nil, "r", 0)
+		lock.until = until
 		require.LessOrEqual(t, lock.Validity(), -time.Hour, name)
 		require.Greater(t, lock.Validity(), -time.Hour-time.Minute, name)
 		_, err := lock.Extend(context.Background(), time.Minute)

@@ -3,6 +3,8 @@ package redlock
 import (
 	"context"
 	"time"
+
+	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
 // A Locker acquires one kind of lock on one resource. RWLock.Read,
@@ -14,43 +16,43 @@ import (
 type Locker struct {
 	unprinted
 	client *Client
+	kind   kind.Kind
 	name   string
-	try    *form // of an attempt that is not repeated
-	wait   *form
 }
 
 // TryAcquire is Client.TryAcquire. If the resource is held, the error is a
 // *HeldError, which is ErrHeld. An attempt for a permit may take up to four
 // rounds, each of which is bounded by the vote timeout: see Client.Semaphore.
 func (k Locker) TryAcquire(ctx context.Context, ttl time.Duration) (Lock, error) {
-	lock := Lock{client: k.client, resource: k.name, form: k.try, ttl: ttl}
+	lock := k.client.wanted(k.kind, k.name, ttl)
 	err := k.client.try(ctx, 1, &lock)
 	return lock, named(k.name, err)
 }
 
-// Acquire is Client.Acquire. But for Client.Fair, callers are not served in
-// turn; no lock is handed over.
+// Acquire is Client.Acquire.
 func (k Locker) Acquire(ctx context.Context, ttl time.Duration) (Lock, error) {
 	within, cancel := k.client.withMaxWait(ctx, 0)
 	defer cancel()
-	return k.client.acquireTraced(within, request{resource: k.name, form: k.wait, ttl: ttl})
+	return k.client.acquireTraced(within, request{kind: k.kind, name: k.name, ttl: ttl})
 }
 
 // TryHold is Client.TryHold.
 func (k Locker) TryHold(ctx context.Context, options HoldOptions) (*Hold, error) {
-	if options.single() {
+	k.client.made()
+	if !k.kind.Traits().Alone && options.single() {
 		return nil, named(k.name, errHoldForm)
 	}
-	h, err := k.client.hold(ctx, k.name, options, k.client.tryForm(k.try))
+	h, err := k.client.hold(ctx, k.name, options, k.client.trying(k.kind))
 	return h, named(k.name, err)
 }
 
 // Hold is Client.Hold.
 func (k Locker) Hold(ctx context.Context, options HoldOptions) (*Hold, error) {
-	if options.single() {
+	k.client.made()
+	if !k.kind.Traits().Alone && options.single() {
 		return nil, named(k.name, errHoldForm)
 	}
-	return k.client.holdInTime(ctx, request{resource: k.name, form: k.wait}, options)
+	return k.client.holdInTime(ctx, request{kind: k.kind, name: k.name}, options)
 }
 
 // DoWith is Client.DoWith. With HoldOptions.Reentrant, a function that reads
@@ -59,7 +61,7 @@ func (k Locker) Hold(ctx context.Context, options HoldOptions) (*Hold, error) {
 func (k Locker) DoWith(ctx context.Context, options HoldOptions, fn func(context.Context) error) error {
 	must(fn != nil, noFunction)
 	if options.Reentrant {
-		if h := k.client.reenter(ctx, &request{resource: k.name, form: k.wait}); h != nil {
+		if h := k.client.reenter(ctx, &request{kind: k.kind, name: k.name}); h != nil {
 			return h.doWithin(ctx, fn)
 		}
 		options.Reentrant = false

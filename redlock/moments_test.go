@@ -66,8 +66,8 @@ func TestCloseWaitsForAnAttempt_R7_R28(t *testing.T) {
 		c := m.client(t, Config{})
 		attempted := make(chan error, 1)
 		go func() {
-			lock := Lock{client: c, resource: "r", ttl: holdTTL}
-			attempted <- c.claim(stallingContext{context.Background(), 900 * ms}, &lock, nil)
+			lock := c.wanted(c.kinds.Plain(), "r", holdTTL)
+			attempted <- c.attempt(stallingContext{context.Background(), 900 * ms}, &lock)
 		}()
 		time.Sleep(100 * ms)
 		start := time.Now()
@@ -98,17 +98,17 @@ func TestALockFoundTooLateAfterTheGrantIsReleased_R4_R7(t *testing.T) {
 				c := m.client(t, config)
 				lock := mustAcquire(t, c, "r", holdTTL)
 				time.Sleep(5 * ms)
-				require.Len(t, m.holders("r", lock.token.unveil()), 3)
+				require.Len(t, m.holders("r", lock.grant.Token.Unveil()), 3)
 				spent := holdValidity - config.MinValidity
 
-				kept := lock
-				require.NoError(t, c.granted(&kept, time.Now().Add(ms-spent)))
-				require.Equal(t, config.MinValidity+ms, kept.Validity())
+				kept := newRounds(&lock)
+				require.NoError(t, c.granted(kept, time.Now().Add(ms-spent)))
+				require.Equal(t, config.MinValidity+ms, time.Until(kept.until))
 				time.Sleep(5 * ms)
-				require.Len(t, m.holders("r", lock.token.unveil()), 3)
+				require.Len(t, m.holders("r", lock.grant.Token.Unveil()), 3)
 
-				late := lock
-				require.ErrorIs(t, c.granted(&late, time.Now().Add(-ms-spent)), ErrExpired)
+				late := newRounds(&lock)
+				require.ErrorIs(t, c.granted(late, time.Now().Add(-ms-spent)), ErrExpired)
 				time.Sleep(5 * ms)
 				require.Zero(t, m.keys())
 			})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/redlock/internal/kind"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,7 +24,7 @@ func live(t *testing.T, c *Client, name string) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		waiter := k
-		if lock.form.is(reading) {
+		if kind.IsReader(lock.kind) {
 			waiter = rw.Write()
 		}
 		_, err = waiter.Acquire(ctx, time.Second)
@@ -60,7 +61,7 @@ func TestKindsLeaveTheLocksOfOtherNamesAlone(t *testing.T) {
 				live(t, b, "x")
 				for _, n := range m.nodes {
 					value, _ := n.DB().Get("x" + end)
-					require.Equal(t, lock.token.unveil().Reveal(), tokenIn(value))
+					require.Equal(t, secretOf(lock.grant.Token), tokenIn(value))
 				}
 				_, err := b.TryAcquire(t.Context(), "x"+end, time.Minute)
 				require.ErrorIs(t, err, ErrHeld)

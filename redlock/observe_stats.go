@@ -6,6 +6,8 @@ import (
 	"iter"
 	"sync/atomic"
 	"time"
+
+	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
 // Stats counts the outcomes of calls to a client since it was made; nothing is
@@ -110,7 +112,7 @@ func (c *Client) Stats() Stats {
 		Waits:       c.stats.waits.snapshot(),
 		QuorumTime:  time.Duration(c.quorumTime.Load()),
 		Quorum:      c.stats.quorum.snapshot(),
-		ReleaseForm: cmp.Or(c.group.NativeForm(releaseKind), "script"),
+		ReleaseForm: cmp.Or(c.group.NativeForm(kind.PlainRelease()), "script"),
 		Polling:     polling,
 	}
 }

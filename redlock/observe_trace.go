@@ -97,7 +97,7 @@ type HoldInfo struct {
 // try makes one attempt, and counts and traces it. lock is as attempt wants it.
 func (c *Client) try(ctx context.Context, try int, lock *Lock) error {
 	c.called(ctx)
-	resource, ttl := lock.resource, lock.ttl
+	resource, ttl := lock.grant.Name, lock.grant.TTL
 	start := startIf(c.tracer.AttemptDone != nil)
 	err := c.attempt(ctx, lock)
 	c.stats.attempts.count(err)
@@ -131,7 +131,7 @@ func (l Lock) extendDone(ctx context.Context, longer Lock, ttl time.Duration, st
 	l.client.stats.extensions.count(err)
 	if done := l.client.tracer.ExtendDone; done != nil {
 		done(ctx, ExtendInfo{
-			Resource: l.resource, TTL: ttl,
+			Resource: l.grant.Name, TTL: ttl,
 			Start: start, Elapsed: time.Since(start), Validity: longer.Validity(), Err: err,
 		})
 	}
@@ -148,7 +148,7 @@ func (l *Lock) releaseDone(ctx context.Context, start time.Time, err error) {
 // traceRelease traces a release. The tracer has the function.
 func (l *Lock) traceRelease(ctx context.Context, start time.Time, err error) {
 	l.client.tracer.ReleaseDone(ctx, ReleaseInfo{
-		Resource: l.resource, Start: start, Elapsed: time.Since(start), Err: err,
+		Resource: l.grant.Name, Start: start, Elapsed: time.Since(start), Err: err,
 	})
 }
 

@@ -13,26 +13,28 @@ import (
 	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/kind"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/require"
 )
 
 // Every command has the whole value; without an owner it is the token alone.
 func TestOwnerIsPartOfTheValue(t *testing.T) {
-	bare := new(tokens).next()
-	token := veil(bare)
-	for owner, value := range map[string]string{"": bare.Reveal(), "web-1": bare.Reveal() + ":web-1"} {
-		c := &Client{config: &Config{Prefix: "p:", Owner: owner}}
+	bare := new(wire.Tokens).Next()
+	token := wire.Veil(bare)
+	for owner, value := range map[string]string{"": Token(bare).Reveal(), "web-1": Token(bare).Reveal() + ":web-1"} {
+		c := encoding(Config{Prefix: "p:", Owner: owner})
 		for _, x := range []struct {
 			got  []byte
 			want []string
 		}{
-			{c.appendAcquire(nil, "r", &token, time.Second).Bytes, []string{"SET", "p:r", value, "NX", "PX", "1000"}},
-			{c.appendRelease(nil, "r", &token).Bytes, []string{"EVALSHA", releaseScript.digest, "1", "p:r", value}},
-			{c.appendExtend(nil, "r", &token, ms, 2*ms).Bytes, []string{"EVALSHA", extendScript.digest, "1", "p:r", value, "1", "2"}},
-			{c.appendHeal(nil, "r", &token, ms, 2*ms).Bytes, []string{"EVALSHA", healScript.digest, "1", "p:r", value, "1", "2"}},
-			{c.appendShorten(nil, "r", &token, ms).Bytes, []string{"EVALSHA", shortenScript.digest, "1", "p:r", value, "1"}},
-			{claimForms[0].Append(nil, c.appendAcquire(nil, "r", &token, time.Second)), []string{"SET", "p:r", value, "NX", "PX", "1000", "GET"}},
+			{c.kinds.Set(nil, "r", &token, time.Second).Bytes, []string{"SET", "p:r", value, "NX", "PX", "1000"}},
+			{c.kinds.Encoder.Release(nil, "r", &token).Bytes, []string{"EVALSHA", wire.Release.Digest, "1", "p:r", value}},
+			{c.kinds.Encoder.Extend(nil, "r", &token, ms, 2*ms).Bytes, []string{"EVALSHA", wire.Extend.Digest, "1", "p:r", value, "1", "2"}},
+			{c.kinds.Encoder.Heal(nil, "r", &token, ms, 2*ms).Bytes, []string{"EVALSHA", wire.Heal.Digest, "1", "p:r", value, "1", "2"}},
+			{c.kinds.Encoder.Shorten(nil, "r", &token, ms).Bytes, []string{"EVALSHA", wire.Shorten.Digest, "1", "p:r", value, "1"}},
+			{kind.ClaimForms[0].Append(nil, c.kinds.Set(nil, "r", &token, time.Second)), []string{"SET", "p:r", value, "NX", "PX", "1000", "GET"}},
 		} {
 			require.Equal(t, x.want, decoded(t, x.got))
 		}
@@ -161,7 +163,7 @@ func TestOwnerIsCompared_R9(t *testing.T) {
 // real server too, another label is another value.
 func TestScriptsCompareTheOwner_R9(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
-	token := new(tokens).next().Reveal()
+	token := Token(new(wire.Tokens).Next()).Reveal()
 	for _, script := range []string{lua.Release, lua.Extend, lua.Heal, lua.Shorten} {
 		_, err := server.Do("SET", "r", token+":web-1", "PX", "60000")
 		require.NoError(t, err)
@@ -209,7 +211,7 @@ func TestJudgeSetGet_R17(t *testing.T) {
 		"+OK\r\n": multiplex.Alien, "+a\r\n": multiplex.Alien, ":1\r\n": multiplex.Alien, ":0\r\n": multiplex.Alien,
 		"*-1\r\n": multiplex.Alien, "*0\r\n": multiplex.Alien, "#t\r\n": multiplex.Alien, "=5\r\ntxt:a\r\n": multiplex.Alien,
 	} {
-		require.Equal(t, want, judgeSetGet(parsed(t, reply)), "%q", reply)
+		require.Equal(t, want, wire.JudgeSetGet(parsed(t, reply)), "%q", reply)
 	}
 }
 
@@ -217,7 +219,7 @@ func TestJudgeSetGet_R17(t *testing.T) {
 // and GET together is accepted, and each of a server that ignores one of them,
 // or knows neither, is not.
 func TestTrialOfSetNXGet_R25(t *testing.T) {
-	c := &Client{config: &Config{Owner: "web-1"}, tokens: new(tokens)}
+	c := encoding(Config{Owner: "web-1"})
 	steps := c.tryClaimForm("r")
 	first := decoded(t, steps[0].Command)[2]
 	second := decoded(t, steps[1].Command)[2]
@@ -240,7 +242,7 @@ func TestTrialOfSetNXGet_R25(t *testing.T) {
 			v := parsed(t, reply)
 			accepted = accepted && !v.IsError() && steps[i].Check(v) == nil
 			require.True(t, steps[i].Optional)
-			require.Equal(t, claimForms[0].Name, steps[i].Name)
+			require.Equal(t, kind.ClaimForms[0].Name, steps[i].Name)
 		}
 		require.Equal(t, x.want, accepted, name)
 	}

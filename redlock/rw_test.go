@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/redlock/internal/kind"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -117,8 +119,8 @@ func TestWaitingWritersStopReadersOnly(t *testing.T) {
 		require.NoError(t, read.Release(t.Context()))
 		require.Less(t, (<-wrote).Sub(released), 30*ms, "the nodes push that the last reader has gone")
 		require.Less(t, (<-wrote).Sub(released), 150*ms)
-		require.Less(t, (<-reads).Sub(released), markTime+150*ms)
-		time.Sleep(markTime)
+		require.Less(t, (<-reads).Sub(released), kind.MarkTime+150*ms)
+		time.Sleep(kind.MarkTime)
 		require.Zero(t, m.keys())
 	})
 }
@@ -140,9 +142,9 @@ func TestAWriterThatWaitsForAWriterAsksSeldom(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, read.Release(t.Context()))
 		time.Sleep(time.Second)
-		before := m.calls()[writeScript.digest]
+		before := m.calls()[wire.Write.Digest]
 		time.Sleep(10 * time.Second)
-		require.LessOrEqual(t, m.calls()[writeScript.digest]-before, 20, "see fallbackMost")
+		require.LessOrEqual(t, m.calls()[wire.Write.Digest]-before, 20, "see fallbackMost")
 		require.Empty(t, got)
 		released := time.Now()
 		require.NoError(t, write.Release(t.Context()))
@@ -165,7 +167,7 @@ func TestAWriterThatGivesUp(t *testing.T) {
 		start := time.Now()
 		again, err := a.Read().Acquire(t.Context(), time.Minute)
 		require.NoError(t, err)
-		require.Less(t, time.Since(start), markTime+50*ms)
+		require.Less(t, time.Since(start), kind.MarkTime+50*ms)
 		require.NoError(t, again.Release(t.Context()))
 		require.NoError(t, read.Release(t.Context()))
 	})
@@ -231,9 +233,9 @@ func TestReadersAreToldThatTheWriterHasGone(t *testing.T) {
 				time.Sleep(time.Second)
 				require.NoError(t, first.Release(t.Context()))
 				lock := <-wrote
-				before := m.calls()[readScript.digest]
+				before := m.calls()[wire.Read.Digest]
 				time.Sleep(20 * ms)
-				require.Equal(t, before, m.calls()[readScript.digest], "it asked while the writer had the lock")
+				require.Equal(t, before, m.calls()[wire.Read.Digest], "it asked while the writer had the lock")
 				gone := time.Now()
 				require.NoError(t, end(rw, lock))
 				require.Less(t, (<-read).Sub(gone), 20*ms)
@@ -281,7 +283,7 @@ func TestUpgrade(t *testing.T) {
 			require.LessOrEqual(t, time.Since(start), 4*ms)
 			_, err = b.Upgrade(t.Context(), other, time.Minute)
 			require.ErrorIs(t, err, ErrHeld, "both may ask, and neither waits")
-			require.NotContains(t, m.nodes[0].Keys(), "r"+markSuffix, "so it keeps no reader out")
+			require.NotContains(t, m.nodes[0].Keys(), "r"+wire.MarkSuffix, "so it keeps no reader out")
 		}
 		time.Sleep(5 * ms)
 		read, err = read.Extend(t.Context(), time.Minute)
@@ -522,7 +524,7 @@ func TestDowngradeKeepsThePositionOfTheWriter_R8(t *testing.T) {
 		rw := m.client(t, Config{}).RW("r")
 		released := func() (n int) {
 			for _, e := range m.nodes[0].Log() {
-				if e.Args[0] == "EVALSHA" && e.Args[1] == releaseReadScript.digest {
+				if e.Args[0] == "EVALSHA" && e.Args[1] == wire.ReleaseRead.Digest {
 					n++
 				}
 			}
@@ -568,12 +570,12 @@ func TestHoldsOfReadersAndWriters(t *testing.T) {
 		_, err = b.Write().TryHold(t.Context(), o)
 		require.ErrorIs(t, err, ErrHeld)
 		require.ErrorContains(t, err, `"r"`)
-		require.NotContains(t, m.nodes[0].Keys(), "r"+markSuffix, "it does not wait")
+		require.NotContains(t, m.nodes[0].Keys(), "r"+wire.MarkSuffix, "it does not wait")
 		short, cancel := context.WithTimeout(t.Context(), 20*ms)
 		defer cancel()
 		_, err = b.Write().Hold(short, o)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Contains(t, m.nodes[0].Keys(), "r"+markSuffix)
+		require.Contains(t, m.nodes[0].Keys(), "r"+wire.MarkSuffix)
 		require.NoError(t, read.Release(t.Context()))
 		require.NoError(t, b.Write().DoWith(t.Context(), o, func(ctx context.Context) error {
 			time.Sleep(5 * time.Second)
@@ -666,7 +668,7 @@ func TestReadWriteLocksHaveNoNumber(t *testing.T) {
 		c := m.opened(t, fenced(func(*Config) {}))
 		require.NoError(t, c.Ready(t.Context()))
 		m.nodes[1].Pause()
-		m.nodes[0].DB().Delete(recordName)
+		m.nodes[0].DB().Delete(wire.RecordName)
 		m.nodes[0].DropConns()
 		time.Sleep(200 * ms)
 		_, err := c.TryAcquire(t.Context(), "x", time.Second)

@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/kind"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -185,7 +186,7 @@ func TestCallersThatWaitForAPermitAskSeldom(t *testing.T) {
 		}
 		asked := func() (n int) {
 			for _, e := range m.nodes[1].Log() {
-				if e.Args[0] == "EVALSHA" && e.Args[1] == acquirePermitScript.digest {
+				if e.Args[0] == "EVALSHA" && e.Args[1] == wire.AcquirePermit.Digest {
 					n++
 				}
 			}
@@ -214,8 +215,8 @@ func TestCallersThatWaitForAPermitAskSeldom(t *testing.T) {
 
 // A caller is told of a release whatever is left of the mark that it found.
 func TestAPermitGivenBackBesideAnOldMark(t *testing.T) {
-	for _, left := range []time.Duration{1, 20 * ms, 400 * ms, permitMark*3/4 - ms, permitMark * 3 / 4, permitMark*3/4 + ms, permitMark} {
-		for _, after := range []time.Duration{3 * ms, 100 * ms, left - 2*ms, left, left + 2*ms, 1100 * ms, permitMark} {
+	for _, left := range []time.Duration{1, 20 * ms, 400 * ms, kind.PermitMark*3/4 - ms, kind.PermitMark * 3 / 4, kind.PermitMark*3/4 + ms, kind.PermitMark} {
+		for _, after := range []time.Duration{3 * ms, 100 * ms, left - 2*ms, left, left + 2*ms, 1100 * ms, kind.PermitMark} {
 			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				held, err := m.client(t, Config{}).Semaphore("s", 1).TryAcquire(t.Context(), time.Minute)
 				require.NoError(t, err)
@@ -378,16 +379,16 @@ func TestThePermitAskedFor(t *testing.T) {
 			k := c.Semaphore("s", 1000)
 			lock, err := k.TryAcquire(t.Context(), time.Minute)
 			require.NoError(t, err)
-			first[lock.number] = true
+			first[lock.grant.Number] = true
 			require.NoError(t, lock.Release(t.Context()))
-			k.try.last.Store(0)
+			kind.Freed(k.kind, &kind.Grant{})
 			lock, err = k.TryAcquire(t.Context(), time.Minute)
 			require.NoError(t, err)
-			require.Zero(t, lock.number)
-			k.try.last.Store(0)
+			require.Zero(t, lock.grant.Number)
+			kind.Freed(k.kind, &kind.Grant{})
 			other, err := k.TryAcquire(t.Context(), time.Minute)
 			require.NoError(t, err)
-			next[other.number] = true
+			next[other.grant.Number] = true
 			require.NoError(t, other.Release(t.Context()))
 			require.NoError(t, lock.Release(t.Context()))
 		}
@@ -410,7 +411,7 @@ func TestTheMarkOfACallerThatWaitsForAPermitHasNoGap(t *testing.T) {
 			gone <- err
 		}()
 		time.Sleep(20 * ms)
-		require.Greater(t, m.leastLeft("s"+wantedSuffix, 3*time.Minute), 400*ms, "of half a second for pauses and slow nodes")
+		require.Greater(t, m.leastLeft("s"+wire.WantedSuffix, 3*time.Minute), 400*ms, "of half a second for pauses and slow nodes")
 		stop()
 		<-gone
 		require.NoError(t, held.Release(context.WithoutCancel(t.Context())))
@@ -468,38 +469,6 @@ func TestPermitsAreNeverMore(t *testing.T) {
 	}
 }
 
-// What nodes say of free permits and of places is read as far as it is of the
-// right form, and most nodes decide (R32).
-func TestTextsOfPermitsAndPlaces_R32(t *testing.T) {
-	for texts, want := range map[[3]string]freePermits{
-		{"", "", ""}:                            nil,
-		{"1,2", "2,3", "2"}:                     {2},
-		{"3,1", "1,3", "7"}:                     {1, 3},
-		{"-1,8,9", "x", "1 2"}:                  nil,
-		{"7,7,,1", "99999999999999999999", "1"}: {1},
-		{"4,4,4,4", "2,5", "5,2"}:               {2, 5},
-	} {
-		var all []int
-		for _, text := range texts {
-			all = appendFree(all, []byte(text), 8)
-		}
-		require.Equal(t, want, mostFree(all), "%q", texts)
-	}
-	token := new(tokens).next().Reveal()
-	p := queuePlaces{}
-	for node, text := range []string{"", "x", "-1 " + token, "3", "3 short", "2 " + token, "1 " + token} {
-		require.False(t, p.hear(node, 2, []byte(text)))
-	}
-	said := queuePlaces{admitted: multiplex.All(7)}
-	said.standings[5] = standing{2, Token([]byte(token))}
-	require.Equal(t, said, p)
-	require.True(t, p.hear(7, 1, nil))
-	require.Equal(t, standing{place: 1}, p.standings[7])
-	require.False(t, p.hear(8, 3, []byte("17")))
-	require.Equal(t, multiplex.All(8), p.admitted)
-	require.EqualValues(t, 17, p.lates[8])
-}
-
 // More callers than permits get them about as fast as they are given back, and
 // each asks the nodes a few times: those that are told of one free permit do
 // not all ask.
@@ -545,7 +514,7 @@ func TestMoreCallersThanPermits_R26(t *testing.T) {
 // Where no caller waits, no number is kept: other clients may have taken it.
 func TestAPermitGivenBackHereIsAskedForFirst_R26(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		k := m.client(t, Config{}).Semaphore("s", 20)
+		k := m.client(t, Config{HandOver: -1}).Semaphore("s", 20)
 		var held []Lock
 		for range 20 {
 			lock, err := k.Acquire(t.Context(), time.Minute)
@@ -563,10 +532,8 @@ func TestAPermitGivenBackHereIsAskedForFirst_R26(t *testing.T) {
 			before := m.nodes[0].Calls("EVALSHA")
 			require.NoError(t, lock.Release(t.Context()))
 			next := <-got
-			require.Equal(t, lock.number, next.number)
+			require.Equal(t, lock.grant.Number, next.grant.Number)
 			require.Equal(t, 2, m.nodes[0].Calls("EVALSHA")-before, "the release, and one claim")
-			_, kept := k.try.gate.take()
-			require.False(t, kept)
 		}
 	})
 }

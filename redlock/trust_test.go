@@ -11,6 +11,7 @@ import (
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -71,7 +72,7 @@ func TestMaxTTLBoundsWhatIsAskedFor_R23(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.opened(t, Config{MaxTTL: 2*time.Second + ms/2, MinValidity: ms})
 		lock := mustAcquire(t, c, "r", 2*time.Second+ms/2)
-		require.Equal(t, 2*time.Second, lock.ttl, "cut to whole milliseconds, as the limit is (R4)")
+		require.Equal(t, 2*time.Second, lock.grant.TTL, "cut to whole milliseconds, as the limit is (R4)")
 		for _, ttl := range []time.Duration{2*time.Second + ms, time.Hour} {
 			_, err := c.TryAcquire(t.Context(), "r2", ttl)
 			require.ErrorIs(t, err, ErrTTL)
@@ -84,9 +85,9 @@ func TestMaxTTLBoundsWhatIsAskedFor_R23(t *testing.T) {
 		require.NoError(t, err)
 		_, err = Lock{}.Extend(t.Context(), time.Hour)
 		require.ErrorIs(t, err, ErrNotHeld)
-		_, err = c.TryAcquire(t.Context(), sealName, time.Second)
+		_, err = c.TryAcquire(t.Context(), wire.SealName, time.Second)
 		require.ErrorIs(t, err, ErrResource, "the seal is no lock")
-		_, err = m.client(t, Config{Prefix: "p:"}).TryAcquire(t.Context(), openingName, time.Second)
+		_, err = m.client(t, Config{Prefix: "p:"}).TryAcquire(t.Context(), wire.OpeningName, time.Second)
 		require.ErrorIs(t, err, ErrResource)
 	})
 }

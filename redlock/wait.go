@@ -9,6 +9,7 @@ import (
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
 // How a caller waits whose turn it is. What the nodes report to it is a hint
@@ -16,7 +17,7 @@ import (
 const (
 	// fallbackMost bounds the time between two attempts of a head that gets no
 	// news; half of it is random.
-	fallbackMost = time.Second
+	fallbackMost = kind.LongestPause
 	// expiryMargin, and a random part of expirySpread, is how long after the
 	// key's expiry the head tries: a server forgets a key a millisecond after
 	// its end, but looks for such keys, and pushes, 4 to 18 ms later. The
@@ -46,10 +47,10 @@ func (c *Client) wait(ctx context.Context, r request, tries *int) (Lock, error) 
 		if err := c.leaveToRivals(ctx, &r); err != nil {
 			return Lock{}, c.failed(ctx, err, nil)
 		}
-		lock := Lock{client: c, resource: r.resource, form: r.form, ttl: r.ttl}
+		lock := c.wanted(r.kind, r.name, r.ttl)
 		*tries++
 		if last = c.try(ctx, *tries, &lock); last == nil {
-			c.rivals.regained(r.resource, r.form, true)
+			c.rivals.regained(&r, true)
 			return lock, nil
 		}
 		if !c.goesOn(last, *tries) {
@@ -116,7 +117,7 @@ func (c *Client) await(ctx context.Context, w *waiter) error {
 // checkWait returns at once the error that TryAcquire would return when the
 // caller's turn comes.
 func (c *Client) checkWait(ctx context.Context, r *request) error {
-	ttl, err := c.checkAttempt(r.resource, r.form, r.ttl)
+	ttl, err := c.check(r.kind, r.name, r.ttl)
 	switch {
 	case err != nil:
 		return err
@@ -137,13 +138,13 @@ func (c *Client) tryInTurn(ctx context.Context, w *waiter, try int) (Lock, error
 	}
 	begun := c.keeper.clock()
 	w.begun = begun.at
-	lock := Lock{client: c, resource: w.resource, form: w.form.attempted(w.far), ttl: w.ttl}
+	lock := c.wanted(w.next, w.name, w.ttl)
 	err := c.try(ctx, try, &lock)
 	w.seat.spent = time.Since(begun.at)
 	if err == nil {
 		c.recall(w)
 		before := c.queues.granted(w)
-		if w.form.handsOver() {
+		if w.kind.Traits().HandsOver {
 			lock.tenure = newTenure(w.ttl, begun, c.streakAfter(before, begun.at))
 		}
 		return lock, nil
@@ -160,8 +161,9 @@ func (c *Client) tryInTurn(ctx context.Context, w *waiter, try int) (Lock, error
 // judgeDistance notes after an attempt that failed whether the caller is too
 // far away from a quorum.
 func (c *Client) judgeDistance(w *waiter, err error) {
-	if w.far = err != nil && !isHeld(err) && c.tooFar(w.ttl); w.far {
-		c.tooSlow(&w.request, time.Since(w.begun))
+	w.next = w.kind
+	if err != nil && !isHeld(err) && c.tooFar(w.ttl) {
+		w.next = kind.TooFar(w.kind, &rounds{client: c}, w.name, time.Since(w.begun))
 	}
 }
 
@@ -225,11 +227,13 @@ func (c *Client) lookOut(ctx context.Context, w *waiter) error {
 // keyInTheWay returns the key, without the prefix, of which the nodes are to
 // push: "" if it is not known.
 func keyInTheWay(err error, r *request) string {
-	held := (*HeldError)(nil)
-	if !errors.As(err, &held) {
-		return r.form.soleKey(r.resource)
+	if held := (*HeldError)(nil); errors.As(err, &held) && held.key+held.Resource != "" {
+		return cmp.Or(held.key, held.Resource)
 	}
-	return cmp.Or(held.hint.key, held.Resource, r.form.soleKey(r.resource))
+	if r.kind.Traits().Alone {
+		return r.name
+	}
+	return ""
 }
 
 // ask asks the nodes to push about a key. It returns false if too few of them
@@ -287,7 +291,7 @@ func (c *Client) pause(s *seat, random float64) time.Duration {
 // began at w.begun and failed with an error.
 func (w *waiter) mustAskAgain(err error) {
 	if held := (*HeldError)(nil); errors.As(err, &held) {
-		w.retryEvery = held.hint.soon
+		w.retryEvery = held.soon
 	}
 	w.retryBy = time.Time{}
 	if w.retryEvery > 0 {

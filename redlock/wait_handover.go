@@ -108,7 +108,7 @@ type baton struct {
 // end of the validity that a quorum has confirmed. handOver asks no node and
 // does not wait.
 func (c *Client) handOver(l *Lock, state uint64, end instant) bool {
-	if l.tenure == nil || !l.form.handsOver() || c.queues.waiting.Load() == 0 {
+	if l.tenure == nil || !l.kind.Traits().HandsOver || c.queues.waiting.Load() == 0 {
 		return false
 	}
 	return c.pass(&baton{*l, end}, state)
@@ -141,7 +141,7 @@ func (qs *queues) give(b *baton, state uint64, left time.Duration, config *Confi
 		return false
 	}
 	next := q.head()
-	for e := q.waiters.Front(); next.busy() && b.lock.form.seatsMost() > 1; next = e.Value.(*waiter) {
+	for e := q.waiters.Front(); next.busy() && b.lock.kind.Traits().MostSeats > 1; next = e.Value.(*waiter) {
 		if e = e.Next(); e == nil {
 			return false
 		}
@@ -177,7 +177,7 @@ func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock L
 	left, whole := b.end.left(now), w.ttl-pure.Drift(w.ttl, c.config.DriftFactor)
 	lock = b.lock
 	lock.until = now.at.Add(left) // what was confirmed; at most whole, see give
-	lock.ttl = w.ttl              // which is not shorter
+	lock.grant.TTL = w.ttl        // which is not shorter
 	lock.tenure = newTenure(w.ttl, now, b.lock.tenure.streak)
 	switch {
 	case !c.config.worth(left, &w.request):
@@ -212,7 +212,7 @@ func (c *Client) handedOver(ctx context.Context, w *waiter, lock Lock, start tim
 	c.stats.handedOver.Add(1)
 	if done := c.tracer.AttemptDone; done != nil {
 		done(ctx, AttemptInfo{
-			Resource: w.resource, TTL: w.ttl, Try: try, HandedOver: true,
+			Resource: w.name, TTL: w.ttl, Try: try, HandedOver: true,
 			Start: start, Elapsed: time.Since(start), Validity: lock.Validity(),
 		})
 	}

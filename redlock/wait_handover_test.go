@@ -55,8 +55,8 @@ func TestALockIsHandedOver(t *testing.T) {
 		require.NoError(t, first.Release(t.Context()))
 		require.Equal(t, start, next.got(t))
 		require.Equal(t, before, asked(m), "no node was asked")
-		require.Equal(t, first.token, next.lock.token)
-		require.Less(t, next.lock.Validity(), first.ttl-22*ms, "counted from the SET")
+		require.Equal(t, first.grant.Token, next.lock.grant.Token)
+		require.Less(t, next.lock.Validity(), first.grant.TTL-22*ms, "counted from the SET")
 		require.LessOrEqual(t, next.lock.Until(), first.until)
 		require.Equal(t, Token{}, first.Token(), "it is another holder's, and secret")
 		require.Zero(t, first.Until())
@@ -76,7 +76,7 @@ func TestALockIsHandedOver(t *testing.T) {
 		require.ErrorIs(t, err, ErrNotHeld)
 		time.Sleep(10 * ms)
 		require.Equal(t, before, asked(m), "nothing was sent for it")
-		require.Len(t, m.holders("r", next.lock.token.unveil()), 3)
+		require.Len(t, m.holders("r", next.lock.grant.Token.Unveil()), 3)
 
 		longer, err := next.lock.Extend(t.Context(), 20*time.Second)
 		require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestAHoldIsHandedOver(t *testing.T) {
 		require.Equal(t, Token{}, h.Current().Token())
 		_, err = copied.Extend(t.Context(), time.Minute)
 		require.ErrorIs(t, err, ErrNotHeld)
-		require.Len(t, m.holders("r", next.lock.token.unveil()), 3)
+		require.Len(t, m.holders("r", next.lock.grant.Token.Unveil()), 3)
 		require.Equal(t, start, next.begun.at, "MaxHold and MinHold count from here")
 
 		time.Sleep(time.Minute - 100*ms - time.Since(start))
@@ -225,12 +225,12 @@ func TestAHoldIsLostByTheReleaseOfItsLock(t *testing.T) {
 			require.NoError(t, h.Current().Release(t.Context()))
 			next.got(t)
 			require.Equal(t, before, c.Stats().HandedOver)
-			require.NotEqual(t, h.lock.token, next.lock.token)
+			require.NotEqual(t, h.lock.grant.Token, next.lock.grant.Token)
 			time.Sleep(4 * time.Second) // a renewal
 			require.ErrorIs(t, h.Err(), ErrLost)
 			require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
 			time.Sleep(10 * ms)
-			require.Len(t, m.holders("r", next.lock.token.unveil()), 3)
+			require.Len(t, m.holders("r", next.lock.grant.Token.Unveil()), 3)
 			require.NoError(t, next.lock.Release(t.Context()))
 		}
 	})
@@ -249,7 +249,7 @@ func TestAFormerHolderHasNoToken_R9(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorIs(t, adopted.Release(t.Context()), ErrNotHeld)
 		time.Sleep(10 * ms)
-		require.Len(t, m.holders("r", next.lock.token.unveil()), 3)
+		require.Len(t, m.holders("r", next.lock.grant.Token.Unveil()), 3)
 	})
 }
 
@@ -377,9 +377,9 @@ func TestALostLockIsHandedOver(t *testing.T) {
 		}
 		require.NoError(t, lock.Release(t.Context()))
 		w.got(t)
-		require.NotEqual(t, lock.token, w.lock.token)
+		require.NotEqual(t, lock.grant.Token, w.lock.grant.Token)
 		time.Sleep(5 * ms)
-		require.Empty(t, m.holders("r", lock.token.unveil()), "R7")
+		require.Empty(t, m.holders("r", lock.grant.Token.Unveil()), "R7")
 		require.NoError(t, w.lock.Release(t.Context()))
 		time.Sleep(5 * ms)
 
@@ -463,7 +463,7 @@ func TestCloseDuringAHandOver_R28(t *testing.T) {
 			closeNow(t, c)
 			<-w.done
 			if err := <-released; err != nil || w.err == nil { // the lock stays until its TTL ends
-				require.Len(t, m.holders("r", lock.token.unveil()), 3)
+				require.Len(t, m.holders("r", lock.grant.Token.Unveil()), 3)
 				for _, n := range m.nodes {
 					n.FlushAll()
 				}
@@ -493,7 +493,7 @@ func TestACallerThatAsksTheNodesIsHandedNothing(t *testing.T) {
 		}
 		require.ErrorIs(t, forgotten.Release(t.Context()), ErrNotHeld)
 		head.got(t)
-		require.NotEqual(t, forgotten.token, head.lock.token)
+		require.NotEqual(t, forgotten.grant.Token, head.lock.grant.Token)
 		time.Sleep(100 * ms)
 		require.False(t, behind.isDone(), "two holders")
 		require.NoError(t, head.lock.Release(t.Context()))
@@ -504,7 +504,7 @@ func TestACallerThatAsksTheNodesIsHandedNothing(t *testing.T) {
 // waitsAsleep puts a caller at the end of a resource's queue that does not run:
 // the test takes its steps.
 func waitsAsleep(c *Client, resource string) *waiter {
-	return c.queues.join(request{resource: resource, ttl: 10 * time.Second}, ErrHeld, 0, false)
+	return c.queues.join(request{kind: c.kinds.Plain(), name: resource, ttl: 10 * time.Second}, ErrHeld, 0, false)
 }
 
 // Nodes that lose keys can grant a lock twice. Of two locks that are released
@@ -522,7 +522,7 @@ func TestACallerIsHandedOneLock(t *testing.T) {
 		require.ErrorIs(t, first.Release(t.Context()), ErrNotHeld)
 		lock, err := c.take(t.Context(), w, c.queues.begin(w), 1)
 		require.NoError(t, err)
-		require.Equal(t, second.token, lock.token)
+		require.Equal(t, second.grant.Token, lock.grant.Token)
 		c.leave(w)
 		require.NoError(t, lock.Release(t.Context()))
 		time.Sleep(10 * ms)
@@ -597,7 +597,7 @@ func TestAHandedHoldIsRenewedForItsOwnTTL(t *testing.T) {
 			n.Pause() // so that no other renewal is executed
 		}
 		time.Sleep(h.Validity() - ms)
-		require.Len(t, m.holders("r", lock.token.unveil()), 3, "while it is valid, the keys live")
+		require.Len(t, m.holders("r", lock.grant.Token.Unveil()), 3, "while it is valid, the keys live")
 		_ = h.Release(t.Context())
 	})
 }
@@ -618,7 +618,7 @@ func TestAnExtensionInFlightIsNotOfAHandedLock(t *testing.T) {
 		require.NoError(t, lock.Release(t.Context()))
 		next.got(t)
 		require.ErrorIs(t, <-extended, ErrNotHeld)
-		require.Equal(t, lock.token, next.lock.token)
+		require.Equal(t, lock.grant.Token, next.lock.grant.Token)
 	})
 }
 
@@ -633,7 +633,7 @@ func TestACallerIsHandedALockAfterItsAttempt(t *testing.T) {
 		require.Greater(t, calls(m, "SET"), before)
 		require.NoError(t, lock.Release(t.Context()))
 		w.got(t)
-		require.Equal(t, lock.token, w.lock.token)
+		require.Equal(t, lock.grant.Token, w.lock.grant.Token)
 	})
 }
 
@@ -646,7 +646,7 @@ func TestCloseLeavesAHandedHold_R28(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, h.own.hand(tenureKept, 10*time.Second))
 		require.NoError(t, c.Close(t.Context()))
-		require.Len(t, m.holders("r", h.lock.token.unveil()), 3)
+		require.Len(t, m.holders("r", h.lock.grant.Token.Unveil()), 3)
 	})
 }
 
@@ -708,7 +708,7 @@ func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
 
 		fifth := waitsAsleep(c, "r")
 		takes(fourth)
-		c.queues.released(queueKey{name: "r"}, nil)
+		c.queues.released(c.kinds.Plain().Key("r"), nil)
 		c.leave(fourth)
 		require.Len(t, fifth.call, 1, "at once")
 		require.True(t, c.queues.isDue(fifth))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/redlock/internal/kind"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -120,8 +121,8 @@ func TestLocksOfEachKindAreHandedOver(t *testing.T) {
 					return
 				}
 				require.EqualValues(t, 1, c.Stats().HandedOver-before)
-				require.Equal(t, first.lock.token, second.lock.token)
-				require.Equal(t, first.lock.number, second.lock.number)
+				require.Equal(t, first.lock.grant.Token, second.lock.grant.Token)
+				require.Equal(t, first.lock.grant.Number, second.lock.grant.Number)
 				require.ErrorIs(t, first.lock.Release(t.Context()), ErrNotHeld)
 				_, err := first.lock.Extend(t.Context(), 10*time.Second)
 				require.ErrorIs(t, err, ErrNotHeld)
@@ -147,24 +148,21 @@ func servedOf(queued []*waiting) *waiting {
 // A lock is handed to callers that want just this lock: the same resources in
 // any order, and no others whose names look alike; the same number of permits.
 func TestALockIsHandedToThoseThatWantIt(t *testing.T) {
-	set := func(names ...string) queueKey {
-		f, err := newSeveral(names)
-		require.NoError(t, err)
-		return f.key
+	c := encoding(Config{})
+	set := func(names ...string) kind.Key {
+		k, text := c.kinds.All(names)
+		return k.Key(text)
 	}
 	require.Equal(t, set("a", "b"), set("b", "a"))
 	require.NotEqual(t, set("a, b", "c"), set("a", "b, c"))
 	require.NotEqual(t, set(`a" "b`, "c"), set("a", `b" "c`))
-	simulated(t, 1, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		require.Equal(t, c.Semaphore("r", 2).wait.key, c.Semaphore("r", 2).try.key)
-		require.NotEqual(t, c.Semaphore("r", 2).wait.key, c.Semaphore("r", 3).wait.key)
-		keys := map[queueKey]bool{{name: "r"}: true}
-		for _, l := range []Locker{c.RW("r").Read(), c.RW("r").Write(), c.Fair("r"), c.Semaphore("r", 1)} {
-			require.False(t, keys[l.wait.key], fmt.Sprint(l.wait.key))
-			keys[l.wait.key] = true
-		}
-	})
+	keys := map[kind.Key]bool{}
+	for _, l := range []Locker{c.all([]string{"r"}), c.RW("r").Read(), c.RW("r").Write(), c.Fair("r"), c.Semaphore("r", 1), c.Semaphore("r", 2)} {
+		key := l.kind.Key(l.name)
+		require.Equal(t, key, kind.Waiting(l.kind).Key(l.name))
+		require.False(t, keys[key], fmt.Sprint(key))
+		keys[key] = true
+	}
 }
 
 // A write lock that was handed over is another caller's: its former holder

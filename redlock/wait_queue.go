@@ -2,11 +2,13 @@ package redlock
 
 import (
 	"container/list"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
 // queues are the callers of this client that wait for locks, first come first
@@ -21,20 +23,12 @@ type queues struct {
 	waiting atomic.Int64
 
 	mu sync.Mutex // guards the following, and the queues
-	of map[queueKey]*queue
-}
-
-// A queueKey says which lock is waited for. What one caller is handed would
-// have suited any other with the same key.
-type queueKey struct {
-	kind    formKind
-	name    string // of several resources, all in a fixed order
-	permits int    // for permit
+	of map[kind.Key]*queue
 }
 
 // A queue is the waiters for one lock, at least one.
 type queue struct {
-	key     queueKey
+	key     kind.Key
 	apart   bool      // of one caller that waits on its own, and not in queues.of
 	waiters list.List // of *waiter; the front is the head, which has a seat
 	last    error     // of the last attempt
@@ -84,7 +78,7 @@ type waiter struct {
 
 	// The caller's goroutine owns the following.
 	begun time.Time // when its last attempt began
-	far   bool      // which showed that it is too far away
+	next  kind.Kind // of its next attempt; see kind.TooFar
 	// retryEvery is the longest time from the beginning of one attempt to that
 	// of the next, unless the attempt itself takes longer; 0: no bound. retryBy
 	// is when the next one begins at the latest because of it.
@@ -102,9 +96,9 @@ type waiter struct {
 
 // A request is the lock that a caller waits for.
 type request struct {
-	resource string
-	form     *form         // as in Lock
-	ttl      time.Duration // in whole milliseconds
+	kind kind.Kind
+	name string        // of the resource, or of all
+	ttl  time.Duration // in whole milliseconds
 	// confirmed means that the caller does not renew the lock. If a lock is
 	// handed over with little validity, it is then extended first.
 	confirmed bool
@@ -112,15 +106,10 @@ type request struct {
 }
 
 // key returns the key of the queue in which the caller of a request waits.
-func (r *request) key() queueKey {
-	if r.form == nil {
-		return queueKey{name: r.resource}
-	}
-	return r.form.key
-}
+func (r *request) key() kind.Key { return r.kind.Key(r.name) }
 
 // has reports whether a caller waits for a lock.
-func (qs *queues) has(key queueKey) bool {
+func (qs *queues) has(key kind.Key) bool {
 	if qs.waiting.Load() == 0 {
 		return false
 	}
@@ -133,18 +122,18 @@ func (qs *queues) has(key queueKey) bool {
 // last is the error of its attempt, or nil if it made none, and spent is how
 // long that took.
 func (qs *queues) join(r request, last error, spent time.Duration, apart bool) *waiter {
-	w := &waiter{request: r, call: make(chan struct{}, 1)}
+	w := &waiter{request: r, next: r.kind, call: make(chan struct{}, 1)}
 	key := r.key()
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := qs.of[key]
 	if q == nil || apart {
-		q = &queue{key: key, apart: apart, last: last, due: last == nil, seats: r.form.seatsLeast()}
+		q = &queue{key: key, apart: apart, last: last, due: last == nil, seats: r.kind.Traits().Seats}
 		q.spare = append(q.spare, &seat{fails: 1, spent: spent})
 	}
 	if !apart {
 		if qs.of == nil {
-			qs.of = make(map[queueKey]*queue)
+			qs.of = make(map[kind.Key]*queue)
 		}
 		qs.of[key] = q
 	}
@@ -162,7 +151,7 @@ func (q *queue) fillLocked(fresh bool) {
 	for e := q.waiters.Front(); e != nil && q.taken < q.seats; e = e.Next() {
 		if w := e.Value.(*waiter); w.seat == nil {
 			q.seatLocked(w)
-			w.fresh = fresh || w.form.keepsPlace()
+			w.fresh = fresh || w.kind.Traits().KeepsPlace
 			w.summon()
 		}
 	}
@@ -212,7 +201,7 @@ func (qs *queues) remove(w *waiter) *baton {
 	case sat && w.served && !q.due:
 		qs.callLaterLocked(q)
 	case sat:
-		q.fillLocked(q.seats > w.form.seatsLeast()) // the last one was granted
+		q.fillLocked(q.seats > w.kind.Traits().Seats) // the last one was granted
 		q.callHeadLocked()
 	}
 	given := w.given
@@ -248,7 +237,7 @@ func (qs *queues) callLaterLocked(q *queue) {
 
 // released tells the head of a queue that the lock was released here: its next
 // attempt stands behind the release on every connection.
-func (qs *queues) released(key queueKey, from *tenure) {
+func (qs *queues) released(key kind.Key, from *tenure) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if q := qs.of[key]; q != nil {
@@ -257,6 +246,26 @@ func (qs *queues) released(key queueKey, from *tenure) {
 		q.callHeadLocked()
 	}
 }
+
+// awaited reports whether a caller waits in a queue for the lock, or for one of
+// several resources.
+func (c *Client) awaited(l *Lock) bool {
+	return c.queues.has(l.key()) || slices.ContainsFunc(l.kind.Several(), func(name string) bool {
+		return c.queues.has(c.kinds.Plain().Key(name))
+	})
+}
+
+// released calls the callers that wait in queues for the lock, or for one of
+// several resources: its release is queued.
+func (c *Client) released(l *Lock) {
+	c.queues.released(l.key(), l.tenure)
+	for _, name := range l.kind.Several() {
+		c.queues.released(c.kinds.Plain().Key(name), nil) // it belonged to no streak
+	}
+}
+
+// key returns the key of the queue for locks like this.
+func (l *Lock) key() kind.Key { return l.kind.Key(l.grant.Name) }
 
 // handover returns the function that a release of this client calls once it is
 // queued.
@@ -363,10 +372,10 @@ func (qs *queues) granted(w *waiter) (before yielding) {
 	defer qs.mu.Unlock()
 	q := w.queue
 	q.due, q.last = false, ErrHeld
-	if w.form.seatsMost() == 1 {
+	if w.kind.Traits().MostSeats == 1 {
 		q.local = w.ttl
 	}
-	q.seats = min(2*q.seats, w.form.seatsMost())
+	q.seats = min(2*q.seats, w.kind.Traits().MostSeats)
 	before, q.yielding = q.yielding, yielding{}
 	if s := w.seat; s != nil {
 		s.fails = 0
@@ -389,7 +398,7 @@ func (qs *queues) failed(w *waiter, err error) {
 	w.trying = false
 	w.seat.fails++
 	w.seat.contests.lose(err)
-	q.seats = w.form.seatsLeast()
+	q.seats = w.kind.Traits().Seats
 	if q.taken > q.seats && q.head() != w {
 		q.unseatLocked(w)
 		q.fillLocked(false)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
 // How clients share a lock that all of them want again and again. A server
@@ -31,25 +32,15 @@ type rivals struct {
 	known atomic.Int64
 
 	mu    sync.Mutex // guards the following
-	of    map[rivalKey]rivalry
+	of    map[uint64]rivalry
 	swept time.Time
 }
 
-// A rivalKey stands for a lock. Two locks with one hash share a rivalry, which
-// costs them a pause and no more.
-type rivalKey struct {
-	kind formKind
-	hash uint64
-}
+// keyOf returns what stands for a lock. Two locks with one hash share a rivalry,
+// which costs them a pause and no more.
+func keyOf(key kind.Key) uint64 { return maphash.Comparable(rivalSeed, key) }
 
 var rivalSeed = maphash.MakeSeed()
-
-func keyOf(resource string, f *form) rivalKey {
-	if f != nil {
-		resource = f.text
-	}
-	return rivalKey{f.what(), maphash.String(rivalSeed, resource)}
-}
 
 // A rivalry is what is known of one lock.
 type rivalry struct {
@@ -73,19 +64,15 @@ const (
 	maxAlone = 8
 )
 
-// contested reports whether holders of such a lock exclude each other in no
-// order. Readers do not exclude readers, and fair locks have an order.
-func (f *form) contested() bool { return !f.is(reading) && !f.is(fair) }
-
 // note remembers a lock that was granted to a caller after another client had
 // it.
 func (rs *rivals) note(w *waiter, wary int) {
-	key, now := keyOf(w.resource, w.form), time.Now()
+	key, now := keyOf(w.key()), time.Now()
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.sweepLocked(now)
 	if rs.of == nil {
-		rs.of = make(map[rivalKey]rivalry)
+		rs.of = make(map[uint64]rivalry)
 	}
 	if len(rs.of) < maxRivals {
 		rs.of[key] = rivalry{wary: wary, granted: now, ends: now.Add(w.ttl)}
@@ -108,7 +95,7 @@ func (rs *rivals) sweepLocked(now time.Time) {
 }
 
 // find returns what is known of a lock.
-func (rs *rivals) find(resource string, f *form) (r rivalry, ok bool) {
+func (rs *rivals) find(of *request) (r rivalry, ok bool) {
 	if rs.known.Load() == 0 {
 		return r, false
 	}
@@ -116,7 +103,7 @@ func (rs *rivals) find(resource string, f *form) (r rivalry, ok bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.sweepLocked(now)
-	r, ok = rs.of[keyOf(resource, f)]
+	r, ok = rs.of[keyOf(of.key())]
 	return r, ok && !now.After(r.ends)
 }
 
@@ -125,7 +112,7 @@ func (rs *rivals) released(l *Lock) {
 	if rs.known.Load() == 0 {
 		return
 	}
-	key, now := keyOf(l.resource, l.form), time.Now()
+	key, now := keyOf(l.key()), time.Now()
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if r, ok := rs.of[key]; ok {
@@ -137,11 +124,11 @@ func (rs *rivals) released(l *Lock) {
 // regained records that the nodes granted a lock again that no other client
 // had meanwhile, and whether this one had given way. If none comes a few times,
 // it is alone.
-func (rs *rivals) regained(resource string, f *form, gave bool) {
+func (rs *rivals) regained(of *request, gave bool) {
 	if rs.known.Load() == 0 {
 		return
 	}
-	key := keyOf(resource, f)
+	key := keyOf(of.key())
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	r, ok := rs.of[key]
@@ -162,7 +149,7 @@ func (rs *rivals) regained(resource string, f *form, gave bool) {
 // released the lock a moment ago and others wanted it then. It does not wait
 // for longer than ctx lasts.
 func (c *Client) leaveToRivals(ctx context.Context, r *request) error {
-	known, ok := c.rivals.find(r.resource, r.form)
+	known, ok := c.rivals.find(r)
 	if !ok || known.released.IsZero() {
 		return nil
 	}
@@ -204,7 +191,7 @@ type contests struct {
 func (c *Client) compete(w *waiter) *contests {
 	k := &w.seat.contests
 	if !k.begun {
-		known, again := c.rivals.find(w.resource, w.form)
+		known, again := c.rivals.find(&w.request)
 		*k = contests{begun: true, again: again, wary: known.wary, told: known.released}
 	}
 	return k
@@ -214,7 +201,7 @@ func (c *Client) compete(w *waiter) *contests {
 // free.
 func (c *Client) enter(ctx context.Context, w *waiter) error {
 	k := &w.seat.contests
-	if !w.form.contested() {
+	if !w.kind.Traits().Contested {
 		return nil
 	}
 	k.hear(time.Now())
@@ -258,11 +245,11 @@ func (k *contests) win() {
 func (c *Client) recall(w *waiter) {
 	elsewhere, gave := c.queues.had(w.queue)
 	switch {
-	case !w.form.contested():
+	case !w.kind.Traits().Contested:
 	case elsewhere:
 		w.seat.contests.win()
 		c.rivals.note(w, w.seat.contests.wary)
 	default:
-		c.rivals.regained(w.resource, w.form, gave)
+		c.rivals.regained(&w.request, gave)
 	}
 }

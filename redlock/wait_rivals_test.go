@@ -144,19 +144,21 @@ func TestALoneWaiterLosesNoTime_R11(t *testing.T) {
 func TestRivalsAreBounded_R26(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rs rivals
+		c := encoding(Config{})
 		resource := func(i int) string { return fmt.Sprint("r", i) }
 		for i := range 2 * maxRivals {
-			rs.note(&waiter{request: request{resource: resource(i), ttl: 10 * time.Second}, queue: &queue{}}, 0)
+			rs.note(&waiter{request: request{kind: c.kinds.Plain(), name: resource(i), ttl: 10 * time.Second}, queue: &queue{}}, 0)
 		}
 		require.EqualValues(t, maxRivals, rs.known.Load())
-		_, ok := rs.find(resource(0), nil)
+		_, ok := rs.find(&request{kind: c.kinds.Plain(), name: resource(0)})
 		require.True(t, ok)
-		rs.released(&Lock{resource: resource(0)})
+		lock := c.wanted(c.kinds.Plain(), resource(0), 0)
+		rs.released(&lock)
 		time.Sleep(rivalsFor + ms)
-		_, ok = rs.find(resource(0), nil)
+		_, ok = rs.find(&request{kind: c.kinds.Plain(), name: resource(0)})
 		require.False(t, ok)
 		time.Sleep(10 * time.Second)
-		rs.find(resource(0), nil)
+		rs.find(&request{kind: c.kinds.Plain(), name: resource(0)})
 		require.Zero(t, rs.known.Load())
 	})
 }

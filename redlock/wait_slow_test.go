@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/redlock/internal/kind"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -81,11 +83,11 @@ func TestTheMarkOfAWaitingWriterHasNoGap(t *testing.T) {
 						for ctx.Err() == nil {
 							time.Sleep(rand.N(400 * ms))
 							for _, n := range m.nodes {
-								n.DB().Expire("r"+readersSuffix, time.Hour) // they push
+								n.DB().Expire("r"+wire.ReadersSuffix, time.Hour) // they push
 							}
 						}
 					})
-					least := m.leastLeft("r"+markSuffix, time.Minute)
+					least := m.leastLeft("r"+wire.MarkSuffix, time.Minute)
 					t.Logf("the least left of the mark: %v", least)
 					assert.GreaterOrEqual(t, least, 50*ms)
 					stop()
@@ -118,7 +120,7 @@ func TestAPermitOfADeadHolderFarAway(t *testing.T) {
 				require.NoError(t, err)
 				longest = max(longest, time.Since(ends))
 				require.NoError(t, lock.Release(t.Context()))
-				time.Sleep(permitMark)
+				time.Sleep(kind.PermitMark)
 			}
 			t.Log(far, "away: found after", longest, "at most")
 			require.LessOrEqual(t, longest, fallbackMost+4*pushedPauseMost+far)
@@ -181,7 +183,7 @@ func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
 					}
 					go wait("first", first)
 					time.Sleep(20*ms + far)
-					least := m.leastLeft("r"+leaseSuffix, time.Minute)
+					least := m.leastLeft("r"+wire.LeaseSuffix, time.Minute)
 					t.Logf("the least left of the lease: %v", least)
 					go wait("second", second)
 					time.Sleep(20 * time.Second)
@@ -246,9 +248,9 @@ func TestLoadOfWaitingReadersAndWriters(t *testing.T) {
 				before := m.calls()
 				time.Sleep(10 * time.Second)
 				after := m.calls()
-				per := func(s *script) int { return (after[s.digest] - before[s.digest]) / 10 }
-				reads, writes := per(&readScript), per(&writeScript)
-				t.Logf("each second: %d extensions, %d questions of the writer, %d of the readers", per(&extendReadScript), writes, reads)
+				per := func(s *wire.Script) int { return (after[s.Digest] - before[s.Digest]) / 10 }
+				reads, writes := per(&wire.Read), per(&wire.Write)
+				t.Logf("each second: %d extensions, %d questions of the writer, %d of the readers", per(&wire.ExtendRead), writes, reads)
 				require.LessOrEqual(t, writes, 50, "see pushedPauseMost")
 				require.LessOrEqual(t, reads, waiters*13, "the mark is set again after 75 ms at the earliest")
 				stop()

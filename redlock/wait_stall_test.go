@@ -11,6 +11,7 @@ import (
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -56,7 +57,7 @@ func TestWaitingEndsWhereItCannotHelp_R31(t *testing.T) {
 		"cluster":        {node: redistest.NodeConfig{Mode: "cluster"}, within: 200 * ms},
 		"sentinel":       {node: redistest.NodeConfig{Mode: "sentinel"}, within: 200 * ms},
 		"another MaxTTL": {arrange: func(n *redistest.Node) {
-			n.DB().Set(sealName, sealOf(pure.Identity{}, n.Process(), time.Hour, 2*time.Hour), 0)
+			n.DB().Set(wire.SealName, sealOf(pure.Identity{}, n.Process(), time.Hour, 2*time.Hour), 0)
 		}, within: 200 * ms},
 		"another protocol": {arrange: func(n *redistest.Node) {
 			n.Handle(func(int, []string) ([]byte, bool) { return []byte("HTTP/1.1 400 Bad Request\r\n\r\n"), true })

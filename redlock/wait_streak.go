@@ -102,7 +102,7 @@ func (c *Client) giveWay(ctx context.Context, w *waiter) error {
 		return nil
 	}
 	pause := c.pause(w.seat, rand.Float64())
-	if known, ok := c.rivals.find(w.resource, w.form); ok {
+	if known, ok := c.rivals.find(&w.request); ok {
 		pause = max(pause, c.givingWay(known.period()))
 		c.queues.gaveToRival(w.queue)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -43,6 +44,19 @@ func (w *waiting) isDone() bool {
 	default:
 		return false
 	}
+}
+
+// encoding returns a client that only encodes.
+func encoding(config Config) *Client {
+	c := &Client{config: &config}
+	c.kinds = c.newKinds()
+	return c
+}
+
+// secretOf returns a token's text.
+func secretOf(v wire.Veiled) string {
+	text := v.Unveil()
+	return string(text[:])
 }
 
 // got waits for the lock and returns when it was granted.
@@ -119,7 +133,7 @@ func TestAReleaseHereCallsTheNextAtOnce(t *testing.T) {
 			all = append(all, waits(t.Context(), c, "r"))
 		}
 		c.queues.mu.Lock()
-		lookout := c.queues.of[queueKey{name: "r"}].head().seat.lookout
+		lookout := c.queues.of[c.kinds.Plain().Key("r")].head().seat.lookout
 		c.queues.mu.Unlock()
 		require.NotNil(t, lookout)
 		for _, w := range all {

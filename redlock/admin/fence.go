@@ -16,6 +16,7 @@ import (
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/internal/inside"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -200,7 +201,7 @@ func (c *inspector) lookAtFloors(ctx context.Context) ([]foundFloor, error) {
 	}
 	errs := make([]error, len(found))
 	questions := [][]byte{
-		inside.ReadRecord(c.settings.Prefix), resp.AppendCommand(nil, "GET", inside.SealKey(c.settings.Prefix)), resp.AppendCommand(nil, "TIME"),
+		wire.ReadRecord(c.settings.Prefix), resp.AppendCommand(nil, "GET", c.settings.Prefix+wire.SealName), resp.AppendCommand(nil, "TIME"),
 	}
 	silent := c.Group().Query(ctx, questions, func(node, question int, v resp.Value) error {
 		f := &found[node]
@@ -238,7 +239,7 @@ func (c *inspector) lookAtFloors(ctx context.Context) ([]foundFloor, error) {
 func (c *inspector) writeFloors(ctx context.Context, found []foundFloor, floor, most int64) (changed bool, err error) {
 	errs := make([]error, len(found))
 	silent := c.Group().QueryEach(ctx, 2, func(node int) [][]byte {
-		write := inside.WriteFloor(c.settings.Prefix, found[node].seal, found[node].run, strconv.FormatInt(floor, 10), strconv.FormatInt(most, 10))
+		write := wire.WriteFloor(c.settings.Prefix, found[node].seal, found[node].run, strconv.FormatInt(floor, 10), strconv.FormatInt(most, 10))
 		return [][]byte{loadFloor, write}
 	}, func(node, question int, v resp.Value) error {
 		count, ok := v.Int64()

@@ -75,11 +75,4 @@ var (
 	Translate func(err error) error
 	// Joined returns the error of Do.
 	Joined func(resource string, own, cause, released error) error
-
-	// ReadRecord and WriteFloor encode the commands that read a node's record of
-	// fencing numbers, and that give a floor to a process with a run id. SealKey
-	// is the key of the seal. All begin with the prefix.
-	ReadRecord func(prefix string) []byte
-	WriteFloor func(prefix, seal, run string, numbers ...string) []byte
-	SealKey    func(prefix string) string
 )

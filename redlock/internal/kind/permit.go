@@ -1,0 +1,212 @@
+package kind
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/wire"
+)
+
+// A permit is one of a semaphore's. Each permit is a lock of its own, with one
+// key: so there are never more holders than permits. A majority that counted
+// holders would admit more. A node that refuses a permit says which others are
+// free, and the client asks for one of these.
+type permit struct {
+	single
+	kinds   *Kinds
+	permits int
+	// mark is for how long the mark of a caller that waits stands, 0 for one
+	// that does not wait.
+	mark   time.Duration
+	spares *spares
+	marked *permit // of a caller that waits
+}
+
+// MaxPermits is the most permits that a semaphore may have.
+const MaxPermits = 1024
+
+// LongestPause is how long a caller that waits may wait between two attempts.
+const LongestPause = time.Second
+
+// PermitMark is for how long the mark of a caller stands that waits for a
+// permit. A refused attempt sets it anew only if less than three quarters of it
+// are left. So after each attempt that much is left at least, and it must be
+// more than the time to the caller's next one: LongestPause, and half a second
+// for pauses and for nodes that are slow.
+const PermitMark = (LongestPause + 500*time.Millisecond) * 4 / 3
+
+// mostPermits bounds the callers of one client that ask the nodes for permits
+// of one semaphore at one time, after others got some.
+const mostPermits = 8
+
+var (
+	permitTraits = Traits{
+		Serves: Permitted, Needs: Permitted, Many: true, Contested: true,
+		Seats: 1, MostSeats: mostPermits, HandsOver: true,
+	}
+	onlyPermitTraits = Traits{
+		Serves: Permitted, Needs: Permitted, Contested: true, Seats: 1, MostSeats: 1, HandsOver: true,
+	}
+)
+
+// Permit returns the kind of a semaphore's permits. What it makes shares the
+// numbers of permits that are free.
+func (k *Kinds) Permit(permits int) Kind {
+	p := permit{kinds: k, permits: permits, spares: &spares{}}
+	waits := p
+	waits.mark, waits.marked = PermitMark, &waits
+	p.marked = &waits
+	return &p
+}
+
+func (p *permit) Traits() *Traits {
+	if p.permits > 1 {
+		return &permitTraits
+	}
+	return &onlyPermitTraits
+}
+
+func (p *permit) Key(name string) Key { return Key{use: Permitted, name: name, permits: p.permits} }
+
+func (p *permit) Check(string) (resource, problem string) {
+	if p.permits < 1 || p.permits > MaxPermits {
+		return "", fmt.Sprintf("a semaphore of %d permits: there must be 1 to %d", p.permits, MaxPermits)
+	}
+	return "", ""
+}
+
+func (p *permit) waiting() Kind { return p.marked }
+
+func (p *permit) freed(number int64) { p.spares.give(number, p.permits) }
+
+// permitRounds is how many permits an attempt asks for, one after another,
+// while nodes say that others are free.
+const permitRounds = 4
+
+// Attempt is an attempt to get any permit: one that this client has given back,
+// and then one that is free by the word of most nodes.
+func (p *permit) Attempt(ctx context.Context, r Rounds, g *Grant) (*Refusal, error) {
+	g.Number = p.spares.take()
+	if g.Number < 0 {
+		g.Number = rand.Int64N(int64(max(1, p.permits)))
+	}
+	for round := 1; ; round++ {
+		refusal, err := r.Round(ctx, g)
+		if refusal == nil || len(refusal.free) == 0 || round == permitRounds {
+			return refusal, err
+		}
+		g.Number = int64(refusal.free[rand.IntN(len(refusal.free))])
+	}
+}
+
+// spares are the permits that were given back by one Locker and are not asked
+// for since. Other clients may have taken them.
+type spares struct {
+	mu      sync.Mutex // guards the following
+	numbers []int64
+}
+
+// give notes a permit that is about to be released.
+func (s *spares) give(number int64, most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.numbers) < most {
+		s.numbers = append(s.numbers, number)
+	}
+}
+
+// take returns the one that was given back last, or -1.
+func (s *spares) take() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := len(s.numbers) - 1
+	if last < 0 {
+		return -1
+	}
+	number := s.numbers[last]
+	s.numbers = s.numbers[:last]
+	return number
+}
+
+func (p *permit) Claim(g *Grant, dst []byte) (*multiplex.ClaimKind, multiplex.Encoded) {
+	const keys = 3
+	dst = wire.AcquirePermit.Call(dst, keys, 3+keys+6)
+	dst = p.kinds.PermitKey(dst, g.Name, g.Number)
+	dst = p.kinds.KeyWith(dst, g.Name, wire.PermitsSuffix)
+	dst = p.kinds.KeyWith(dst, g.Name, wire.WantedSuffix)
+	dst = p.kinds.Value(dst, &g.Token)
+	dst = wire.Milliseconds(dst, g.TTL)
+	dst = wire.Integer(dst, int64(p.permits))
+	dst = wire.Integer(dst, g.Number)
+	dst = p.kinds.KeyWith(dst, g.Name, wire.PermitSeparator)
+	return lockerKind, multiplex.Encoded{Bytes: wire.Milliseconds(dst, p.mark)}
+}
+
+func (p *permit) Extend(g *Grant, dst []byte, ttl, promised time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
+	dst = wire.ExtendPermit.Call(dst, 2, 3+2+4)
+	dst = p.kinds.PermitKey(dst, g.Name, g.Number)
+	dst = p.kinds.KeyWith(dst, g.Name, wire.PermitsSuffix)
+	dst = p.kinds.Value(dst, &g.Token)
+	dst = wire.Milliseconds(wire.Milliseconds(dst, ttl), promised)
+	return extendLockerKind, multiplex.Encoded{Bytes: wire.Integer(dst, int64(p.permits))}
+}
+
+func (p *permit) Release(g *Grant, dst []byte) (*multiplex.ReleaseKind, multiplex.Encoded) {
+	dst = wire.ReleaseMarked.Call(dst, 2, 3+2+1)
+	dst = p.kinds.PermitKey(dst, g.Name, g.Number)
+	dst = p.kinds.KeyWith(dst, g.Name, wire.WantedSuffix)
+	return releaseLockerKind, multiplex.Encoded{Bytes: p.kinds.Value(dst, &g.Token)}
+}
+
+func (p *permit) Hear(s *Said, node, number int, text []byte) {
+	if number == 1 {
+		s.numbers[node] = 1
+		s.free = appendFree(s.free, text, p.permits)
+	}
+}
+
+func (p *permit) Refusal(s *Said, name string, _ int) bool {
+	s.Key = name + wire.WantedSuffix
+	s.Refusal.free = mostFree(s.free)
+	return true
+}
+
+// appendFree appends the numbers in the text of a node, each of them once: a
+// node that repeats one is still one node.
+func appendFree(all []int, text []byte, permits int) []int {
+	others := len(all)
+	for number := range bytes.SplitSeq(text, []byte(",")) {
+		n, err := strconv.Atoi(string(number))
+		if err == nil && n >= 0 && n < permits && !slices.Contains(all[others:], n) {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// mostFree returns the numbers that most nodes named. all is changed.
+func mostFree(all []int) (free []int) {
+	slices.Sort(all)
+	most := 0
+	for len(all) > 0 {
+		count := 1
+		for count < len(all) && all[count] == all[0] {
+			count++
+		}
+		if count > most {
+			most, free = count, free[:0]
+		}
+		if count == most {
+			free = append(free, all[0])
+		}
+		all = all[count:]
+	}
+	return free
+}

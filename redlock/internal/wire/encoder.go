@@ -1,0 +1,113 @@
+// Package wire encodes what package redlock sends to the nodes: keys, values,
+// commands and calls of scripts, and reads what they reply. It knows a prefix
+// and an owner, and no client.
+package wire
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/resp"
+)
+
+// An Encoder encodes the keys and values of one client's locks. It does not
+// change, and any goroutine may use it.
+type Encoder struct {
+	Prefix string // before every key
+	Owner  string // the client's label, behind every token; "" if it has none
+}
+
+// The names of keys behind the prefix. Those without the infix Reserved are no
+// resource's, and it is in no resource. So no key of one lock is that of
+// another, whatever their kinds are.
+const (
+	// Reserved is in the name of every key that a lock has beside those of its
+	// resources, its permits and its fencing number.
+	Reserved = ":redlock:"
+
+	SealName    = "redlock:seal"
+	OpeningName = "redlock:opening" // of the opening that precedes the seal
+	RecordName  = "redlock:fence"   // of the node's last fencing number
+
+	// The keys of a read/write lock besides the writer's.
+	ReadersSuffix = Reserved + "readers"
+	MarkSuffix    = Reserved + "mark" // of a writer that waits
+
+	PermitSeparator = "#"
+	PermitsSuffix   = Reserved + "permits"
+	WantedSuffix    = Reserved + "wanted" // the mark of callers that wait
+
+	QueueSuffix  = Reserved + "queue"
+	TicketSuffix = Reserved + "ticket"
+	TurnSuffix   = Reserved + "turn"
+	LeaseSuffix  = QueueSuffix + ":"
+
+	// FenceSuffix makes the key of a resource's last number from its own.
+	FenceSuffix = ":fence"
+)
+
+// Key appends prefix and resource as one bulk string.
+func (e *Encoder) Key(dst []byte, resource string) []byte {
+	return e.KeyWith(dst, resource, "")
+}
+
+// KeyWith appends prefix, resource and suffix as one bulk string: by its
+// length, so that no byte of it can inject a command (R19).
+func (e *Encoder) KeyWith(dst []byte, resource, suffix string) []byte {
+	dst = append(dst, byte(resp.BulkString))
+	dst = strconv.AppendInt(dst, int64(len(e.Prefix)+len(resource)+len(suffix)), 10)
+	dst = append(dst, "\r\n"...)
+	dst = append(dst, e.Prefix...)
+	dst = append(dst, resource...)
+	dst = append(dst, suffix...)
+	return append(dst, "\r\n"...)
+}
+
+// PermitKey appends the key of a semaphore's permit.
+func (e *Encoder) PermitKey(dst []byte, resource string, number int64) []byte {
+	var digits [20]byte
+	text := strconv.AppendInt(digits[:0], number, 10)
+	dst = append(dst, byte(resp.BulkString))
+	dst = strconv.AppendInt(dst, int64(len(e.Prefix)+len(resource)+len(PermitSeparator)+len(text)), 10)
+	dst = append(dst, "\r\n"...)
+	dst = append(dst, e.Prefix...)
+	dst = append(dst, resource...)
+	dst = append(dst, PermitSeparator...)
+	dst = append(dst, text...)
+	return append(dst, "\r\n"...)
+}
+
+// Value appends the value of a lock's keys as one bulk string: the token, and
+// the owner's label if there is one. Every command that sets, compares or
+// deletes has the whole value.
+func (e *Encoder) Value(dst []byte, token *Veiled) []byte {
+	text := token.Unveil()
+	if e.Owner == "" {
+		dst = append(dst, "$27\r\n"...)
+		dst = append(dst, text[:]...)
+		return append(dst, "\r\n"...)
+	}
+	dst = append(dst, byte(resp.BulkString))
+	dst = strconv.AppendInt(dst, int64(len(text)+1+len(e.Owner)), 10)
+	dst = append(dst, "\r\n"...)
+	dst = append(dst, text[:]...)
+	dst = append(dst, pure.OwnerSeparator)
+	dst = append(dst, e.Owner...)
+	return append(dst, "\r\n"...)
+}
+
+// Milliseconds appends a time as one bulk string. Times are relative only,
+// since clocks differ.
+func Milliseconds(dst []byte, d time.Duration) []byte {
+	return Integer(dst, d.Milliseconds())
+}
+
+// Integer appends a number as one bulk string.
+func Integer(dst []byte, n int64) []byte {
+	var digits [20]byte
+	return resp.AppendBulkString(dst, strconv.AppendInt(digits[:0], n, 10))
+}
+
+// Text appends a text as one bulk string.
+func Text(dst []byte, text string) []byte { return resp.AppendBulkString(dst, text) }
