@@ -330,11 +330,11 @@ func TestDefaultTTLOfAHold(t *testing.T) {
 			c := m.client(t, config)
 			h, err := c.Hold(t.Context(), "r", HoldOptions{})
 			require.NoError(t, err)
-			require.Equal(t, want, h.Current().ttl)
+			require.Equal(t, want, h.Current().grant.TTL)
 			require.NoError(t, h.Release(t.Context()))
 			require.NoError(t, c.Do(t.Context(), "r", 0, func(ctx context.Context) error {
 				h, _ := FromContext(ctx)
-				require.Equal(t, want, h.Current().ttl)
+				require.Equal(t, want, h.Current().grant.TTL)
 				return nil
 			}))
 		}
