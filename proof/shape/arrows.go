@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // arrows says which rooms use which others: files of a package, or packages.
@@ -132,8 +133,8 @@ func rank(out, in map[string]int, room string) int {
 }
 
 // branchers returns the functions of a package that branch on a kind: they
-// compare a value of one of the types, switch over one, or ask one a question
-// that is answered by yes or no.
+// compare a value of one of the types of this package or one below it, switch
+// over one, or ask one a question that is answered by yes or no.
 func (t *tree) branchers(p *pkg, kinds ...string) (functions, files int) {
 	isKind := func(e ast.Expr) bool {
 		tv := p.info.Types[e]
@@ -145,7 +146,11 @@ func (t *tree) branchers(p *pkg, kinds ...string) (functions, files int) {
 			of = ptr.Elem()
 		}
 		named, ok := of.(*types.Named)
-		return ok && named.Obj().Pkg() == p.types && slices.Contains(kinds, named.Obj().Name())
+		if !ok || named.Obj().Pkg() == nil {
+			return false
+		}
+		inside := strings.HasPrefix(named.Obj().Pkg().Path(), p.types.Path())
+		return inside && slices.Contains(kinds, named.Obj().Name())
 	}
 	branches := func(n ast.Node) bool {
 		switch n := n.(type) {

@@ -15,7 +15,7 @@ var walkAims = map[string]string{"TryAcquire": "≤ 100, ≤ 26", "election term
 
 // library are the packages that users import, and what these are made of.
 var library = []string{"resp", "conn", "multiplex", "redlock", "redlock/admin", "redlock/election", "redlock/internal/inside",
-	"internal/pure", "internal/lua", "internal/errtext"}
+	"redlock/internal/kind", "redlock/internal/wire", "multiplex/internal/member", "internal/pure", "internal/lua", "internal/errtext"}
 
 // measure returns the rows of a tree, from the whole to its parts.
 func measure(root string) ([]row, error) {
@@ -73,7 +73,7 @@ func (t *tree) fieldsRow(dir, name, aim string) row {
 }
 
 func (t *tree) kindsRow() row {
-	n, in := t.branchers(t.at("redlock"), "form", "formKind")
+	n, in := t.branchers(t.at("redlock"), "Kind")
 	return row{"functions that branch on the kind of a lock", fmt.Sprintf("%d in %d files", n, in), "≤ 2"}
 }
 
