@@ -131,9 +131,9 @@ func (t *electedTerm) lead(ctx context.Context, _ uint64) error {
 	case err != nil:
 		return err
 	}
-	guard, err := supervise.StartGuard(t.process.stderr)
+	guard, err := startGuard(t.process)
 	if err != nil {
-		return fmt.Errorf("the guard could not be started: %w", err)
+		return err
 	}
 	defer guard.End()
 	hold, _ := redlock.FromContext(ctx)

@@ -2,9 +2,11 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -35,4 +37,19 @@ func TestElectStartsEachTermAlike(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Zero(t, ignored[1]&^ignored[0], "%x", ignored)
+}
+
+// What redlock was started to ignore, the command ignores, and nothing else.
+func TestRunPassesIgnoredSignalsOn(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	const show = `sed -n 's/^SigIgn:[^0-9a-f]*//p' /proc/self/status`
+	for _, ignored := range []string{"HUP TSTP TTOU", "INT"} {
+		const script = `trap '' $1; ` + show + `; exec "$2" run "$3" r -- sh -c "$4"`
+		cmd := exec.Command("sh", "-c", script, "sh", ignored, binary(t), nodes, show)
+		r := finish(t, cmd)
+		masks := strings.Fields(r.stdout)
+		require.Len(t, masks, 2, r.stderr)
+		require.Equal(t, masks[0], masks[1], ignored)
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/redmux/redmux/cmd/internal/commandline"
-	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
@@ -26,7 +25,7 @@ type passing struct {
 // fingerprints of what each is called in its deployment, with commas between
 // them, and sharedMark behind those that are shared. Each lock has two: one by
 // the masters' URLs, and one by the deployment's id, which is the same whatever
-// the masters are called. What the variable says is believed only under a run.
+// the masters are called.
 const (
 	heldVariable = "REDLOCK_HELD"
 	sharedMark   = "/shared"
@@ -97,11 +96,8 @@ func withoutPasswords(list string) (text string, ok bool) {
 }
 
 // held returns what the environment says of the locks that this process runs
-// under. A process that has left its run, by env -u REDLOCK_RUN, is under none.
+// under. A process that has left its run, by env -u REDLOCK_HELD, is under none.
 func (d *deployment) held() []string {
-	if os.Getenv(supervise.MarkVariable) == "" {
-		return nil
-	}
 	return strings.FieldsFunc(os.Getenv(heldVariable), func(r rune) bool { return r == ',' })
 }
 
@@ -174,7 +170,7 @@ func waitsForItself(resource string) error {
 
 // withheld completes the error of a command within a run that lacks a password.
 func withheld(text string) string {
-	if os.Getenv(supervise.MarkVariable) == "" {
+	if os.Getenv(heldVariable) == "" {
 		return text
 	}
 	return text + " (redlock run and elect keep passwords from their commands, unless they are given --pass-credentials)"

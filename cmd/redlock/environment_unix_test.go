@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
@@ -148,7 +147,7 @@ func TestARunDoesNotWaitForItself(t *testing.T) {
 		}
 	}
 	// What has left its run waits for its end.
-	cmd := program(t, append([]string{"run", nodes, "r", "--"}, shell(`env -u `+supervise.MarkVariable+` "$1" run -w 200ms `+nodes+` r -- true`, binary(t))...)...)
+	cmd := program(t, append([]string{"run", nodes, "r", "--"}, shell(`env -u `+heldVariable+` "$1" run -w 200ms `+nodes+` r -- true`, binary(t))...)...)
 	require.Equal(t, exitHeld, finish(t, cmd).code)
 	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 }
@@ -179,7 +178,7 @@ func TestASharedRunWithinAnotherDoesNotWaitForAWriter(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	script := `"$1" run -w 20s --exclusive "$2" r -- true & until "$1" status "$2" r | grep -q writer; do sleep 0.05; done
 		"$1" run --shared "$2" r -- true`
-	cmd := program(t, append([]string{"run", "--shared", nodes, "r", "--"}, shell("env -u REDLOCK_RUN "+script, binary(t), nodes)...)...)
+	cmd := program(t, append([]string{"run", "--shared", nodes, "r", "--"}, shell("env -u REDLOCK_HELD "+script, binary(t), nodes)...)...)
 	r := finish(t, cmd)
 	require.Equal(t, exitUsage, r.code, r.stderr)
 	require.Contains(t, r.stderr, "would wait for itself")

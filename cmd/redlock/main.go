@@ -33,7 +33,7 @@ import (
 
 func main() {
 	supervise.GuardMain()
-	supervise.ReapOrphans()
+	supervise.AdoptOrphans()
 	// The buffer is for bursts: package os/signal drops what does not fit, and a
 	// signal that is forwarded must not be lost.
 	signals := make(chan os.Signal, 64)

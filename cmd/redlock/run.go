@@ -41,13 +41,15 @@ type runCommand struct {
 
 // Help is what --help shows below the first line.
 func (*runCommand) Help() string {
-	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, to which redlock forwards INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT. Standard input, output and error are the command's own. Its environment has REDLOCK_RESOURCE, the resource (with --also, all of them, separated by a comma and a blank); REDLOCK_UNTIL, when the lock would end if it were not renewed (RFC 3339, not updated by renewals); with --fenced, REDLOCK_FENCE, a number that is higher than that of any lock before (with --also, on any of the resources); REDLOCK_RUN, which marks everything that the command starts: a random id, after the ids of the runs around this one; and REDLOCK_HELD, fingerprints of the locks, by which a redlock command within sees that it would wait for itself, and refuses to. With --shared within --shared there is nothing to wait for but a writer, which waits for the outer lock: then it refuses too.
+	return `The lock is renewed until the command ends, and then released. The command has a process group of its own, to which redlock forwards INT, TERM, HUP, QUIT, USR1, USR2, WINCH and CONT. Standard input, output and error are the command's own. Its environment has REDLOCK_RESOURCE, the resource (with --also, all of them, separated by a comma and a blank); REDLOCK_UNTIL, when the lock would end if it were not renewed (RFC 3339, not updated by renewals); with --fenced, REDLOCK_FENCE, a number that is higher than that of any lock before (with --also, on any of the resources); and REDLOCK_HELD, fingerprints of the locks, by which a redlock command within sees that it would wait for itself, and refuses to. With --shared within --shared there is nothing to wait for but a writer, which waits for the outer lock: then it refuses too.
 
 Passwords are taken out of that environment: the variable of --password-env, and those in REDLOCK_NODES and REDLOCK_DURABLE, whose addresses stay. So redlock commands within work where the masters ask for no password. Where they do, they ask each client anew, and there is no way without it: give --pass-credentials if the command may know it.
 
-When the lock is lost, or cannot be renewed in time, the whole group gets TERM, and then KILL, early enough to be dead before the validity ends. If redlock itself is stopped or killed (even with KILL), a second process, the guard, kills the group: at once if redlock is gone, otherwise at the end of the validity. A command that becomes the leader of another group or session, as timeout and setsid do, is treated in the same way. On Linux, so is everything else that has left the group, even deep within a script: it is found in /proc by REDLOCK_RUN in its environment. It gets TERM and KILL, but not the forwarded signals.
+When the lock is lost, or cannot be renewed in time, the whole group gets TERM, and then KILL, early enough to be dead before the validity ends. If redlock itself is stopped or killed (even with KILL), a second process, the guard, kills the group: at once if redlock is gone, otherwise at the end of the validity. A command that becomes the leader of another group or session, as timeout and setsid do, is treated in the same way. On Linux, so is everything else that has left the group, even a daemon: it stays a descendant of the guard. It gets TERM and KILL, but not the forwarded signals.
 
-Not found are processes that have cleared or overwritten their environment (some daemons do, to change their title), that may not be inspected, or that run as another user (run redlock under sudo, not sudo under redlock), and work that a service does on request, as with docker, at and systemd-run. On other systems than Linux, and without /proc, nothing else that leaves the group is found. To start something that must live on, use env -u REDLOCK_RUN setsid. What a command leaves running in the background when it ends is left alone, unless the lock was lost or --max-hold was reached.
+Not killed are processes that run as another user (run redlock under sudo, not sudo under redlock), and work that a service does on request, as with docker, at and systemd-run: let a service start what must live on when the lock is lost. On other systems than Linux, and without /proc, nothing else that leaves the group is found. What a command leaves running in the background when it ends is left alone, unless the lock was lost or --max-hold was reached. If the guard is killed, the command is killed with it.
+
+As process 1 of a container, redlock takes in the ends of orphans, so no zombies gather.
 
 On a terminal (standard input and output), the command is in the foreground, so it can read, and Ctrl-C reaches it. Ctrl-Z stops redlock with it: then the lock is not renewed, and a command that is continued after the end of the validity is killed.
 
@@ -155,9 +157,9 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 	if beside {
 		c.NoWait, c.Wait = true, nil
 	}
-	guard, err := supervise.StartGuard(p.stderr)
+	guard, err := startGuard(p)
 	if err != nil {
-		return fmt.Errorf("the guard could not be started: %w", err)
+		return err
 	}
 	defer guard.End()
 	hold, asked, err := c.hold(p, d, client)
@@ -242,16 +244,24 @@ func (c *runCommand) supervise(p *process, d *deployment, client *redlock.Client
 	})
 }
 
-// superviseCommand runs a command with this process's standard streams. Its
-// errors have exit codes.
-func superviseCommand(p *process, guard *supervise.Guard, command *supervise.Command) (supervise.Ending, error) {
-	var real [3]bool
-	command.Stdin, real[0] = p.stdin.(*os.File)
-	command.Stdout, real[1] = p.stdout.(*os.File)
-	command.Stderr, real[2] = p.stderr.(*os.File)
-	if real != [3]bool{true, true, true} {
-		return supervise.Ending{}, errors.New("a command needs real files as standard streams") // not a byte passes through us
+// startGuard starts a guard, whose command has this process's standard streams.
+func startGuard(p *process) (*supervise.Guard, error) {
+	stdin, in := p.stdin.(*os.File)
+	stdout, out := p.stdout.(*os.File)
+	stderr, err := p.stderr.(*os.File)
+	if !in || !out || !err {
+		return nil, errors.New("a command needs real files as standard streams") // not a byte passes through us
 	}
+	guard, failed := supervise.StartGuard(stdin, stdout, stderr)
+	if failed != nil {
+		return nil, fmt.Errorf("the guard could not be started: %w", failed)
+	}
+	return guard, nil
+}
+
+// superviseCommand runs a command until it has ended. Its errors have exit codes.
+func superviseCommand(p *process, guard *supervise.Guard, command *supervise.Command) (supervise.Ending, error) {
+	command.Stderr = p.stderr
 	end, err := guard.Run(command)
 	var start *supervise.StartError
 	switch {

@@ -17,8 +17,8 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// If the guard is killed too, the kernel kills the command, but not what that
-// has started.
+// If the wrapper cannot act and the guard is killed, the kernel kills the command,
+// but not what that has started.
 func TestRunThatIsKilledWithItsGuard(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -26,8 +26,8 @@ func TestRunThatIsKilledWithItsGuard(t *testing.T) {
 	cmd := spawned(t, runs(t, nodes, nil, shell(`echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; exec sleep 1000`, dir)...))
 	appears(t, filepath.Join(dir, "pid"))
 	group := groupOf(t, dir)
+	require.NoError(t, redistest.StopProcess(cmd.Process))
 	require.NoError(t, syscall.Kill(group, syscall.SIGKILL)) // the guard alone
-	require.True(t, alive(group))
 	require.NoError(t, cmd.Process.Kill())
 	require.Equal(t, 137, await(t, cmd))
 	eventually(t, "the command is there", func() bool { return !alive(group) })

@@ -19,16 +19,9 @@ import (
 	"github.com/redmux/redmux/redlock/admin"
 )
 
-// markVariable and anotherRun are of package supervise: the variable that marks
-// what a run starts, and a mark that no run of a test has.
-const (
-	markVariable = "REDLOCK_RUN"
-	anotherRun   = "0123456789abcdef0123456789abcdef"
-)
-
 // A job is a folder with scripts that leave the command's process group in
 // several ways, and with the files that they write. Each of its processes has
-// the folder in its arguments, by which the test finds it, marked or not.
+// the folder in its arguments, by which the test finds it.
 type job struct {
 	t   *testing.T
 	dir string
@@ -43,8 +36,9 @@ var scripts = map[string]string{
 echo $$ >"$1/$2.pid.new"; mv "$1/$2.pid.new" "$1/$2.pid"
 while test -d "$1"; do date +%s%N >>"$1/$2"; sleep 0.005; done`,
 	// leave starts what leaves: a group of timeout, a session whose first process
-	// has ended, and one that is stopped.
+	// has ended, a daemon that has cleared its environment, and one that is stopped.
 	"leave": `timeout 1h sh "$1/tick" "$1" timeout &
+(env -i PATH="$PATH" setsid sh -c 'sh "$1/tick" "$1" daemon &' sh "$1" &)
 (setsid sh -c 'sh "$1/tick" "$1" setsid &' sh "$1" &)
 setsid sh -c 'trap "" TERM; echo $$ >"$1/still.new"; mv "$1/still.new" "$1/still"; kill -STOP $$; touch "$1/went-on"; while test -d "$1"; do sleep 0.02; done' sh "$1" &`,
 	// deep runs leave from within a script, and waits.
@@ -54,6 +48,9 @@ setsid sh -c 'trap "" TERM; echo $$ >"$1/still.new"; mv "$1/still.new" "$1/still
 	// depth of functions.
 	"chain": `trap "" TERM; test -d "$1" || exit 0; echo >>"$1/links"; sh "$1/chain" "$1" & exit 0`,
 }
+
+// leavers are those of them that write the time.
+var leavers = []string{"timeout", "setsid", "daemon"}
 
 func newJob(t *testing.T) *job {
 	t.Helper()
@@ -105,7 +102,7 @@ func (j *job) pid(name string) (pid int) {
 // left waits until the processes that leave the group are at work outside of it.
 func (j *job) left() {
 	j.t.Helper()
-	for _, name := range []string{"timeout", "setsid"} {
+	for _, name := range leavers {
 		j.pid(name + ".pid")
 	}
 	j.lastTick()
@@ -116,13 +113,13 @@ func (j *job) left() {
 // lastTick is when the latest tick was written.
 func (j *job) lastTick() time.Time {
 	j.t.Helper()
-	return lastTick(j.t, j.dir, "timeout", "setsid")
+	return lastTick(j.t, j.dir, leavers...)
 }
 
 // requireStill asserts that nothing ticks any more.
 func (j *job) requireStill() {
 	j.t.Helper()
-	requireStill(j.t, j.dir, "timeout", "setsid")
+	requireStill(j.t, j.dir, leavers...)
 }
 
 // requireDead waits until no process of the job is left.
@@ -220,6 +217,37 @@ func TestRunWithAStoppedWrapperCatchesStrays_R15(t *testing.T) {
 	require.Equal(t, exitLost, await(t, cmd))
 }
 
+// If the guard is killed, the wrapper has the strays for children, and kills them
+// before it releases the lock.
+func TestRunWhoseGuardDiesCatchesStrays_R13(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	j := newJob(t)
+	cmd := j.run(nodes, nil, `echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; sh "$1/deep" "$1"; true`)
+	j.left()
+	require.NoError(t, syscall.Kill(groupOf(t, j.dir), syscall.SIGKILL))
+	require.Equal(t, 137, await(t, cmd))
+	j.requireDead()
+	j.requireNotWokenUp()
+}
+
+// A guard that is stopped with its group goes on, and guards: the command does
+// not.
+func TestRunContinuesAGuardThatWasStopped_R13(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	j := newJob(t)
+	cmd := j.run(nodes, nil, `echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; sh "$1/deep" "$1"; true`)
+	j.left()
+	group := groupOf(t, j.dir)
+	require.NoError(t, syscall.Kill(-group, syscall.SIGSTOP))
+	eventually(t, "the guard stays stopped", func() bool { return strings.Contains(processState(group), ") S ") })
+	require.Contains(t, processState(j.pid("pid")), ") T ")
+	require.NoError(t, cmd.Process.Kill())
+	require.Equal(t, 137, await(t, cmd))
+	j.requireDead()
+}
+
 func TestRunThatTakesTooLongCatchesStrays(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -249,7 +277,7 @@ while test -d "$1" && ! test -e "$1/tidied"; do sleep 0.02; done; exit 9`)
 }
 
 // Forwarded signals go to the group only, and what a command leaves when it ends
-// by itself is left alone, marked or not.
+// by itself is left alone.
 func TestRunLeavesStraysOfACommandThatEndedAlone(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
@@ -259,9 +287,6 @@ func TestRunLeavesStraysOfACommandThatEndedAlone(t *testing.T) {
 while test -d "$1"; do sleep 0.02; done`)
 	cmd := j.run(nodes, nil, `trap 'touch "$1/USR1"' USR1; trap 'exit 9' TERM; setsid sh "$1/stray" "$1" & while test -d "$1"; do sleep 0.02; done`)
 	stray := j.pid("stray.pid")
-	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", stray))
-	require.NoError(t, err)
-	require.True(t, strings.Contains(string(environ), markVariable+"="), "it is not marked") // an environment is not shown
 	require.NoError(t, cmd.Process.Signal(syscall.SIGUSR1))
 	j.appears("USR1")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
@@ -273,40 +298,32 @@ while test -d "$1"; do sleep 0.02; done`)
 	require.False(t, exists(filepath.Join(j.dir, "asked")))
 }
 
-// A process without the mark is no stray, whatever else it shares with those that
-// are killed.
+// Who is no descendant of the command is no stray: neither a child that the
+// wrapper had before it became one, nor a process of another parent.
 func TestRunOfALostLockLeavesOthersAlone(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
 	j := newJob(t)
-	plain := sleeping(t)
-	stranger := sleeping(t, markVariable+"="+anotherRun)
-	cmd := j.run(nodes, []string{"--ttl=6s", "--kill-after=100ms"},
-		`env -u `+markVariable+` setsid sh "$1/tick" "$1" unmarked & sh "$1/leave" "$1"; sh "$1/wait" "$1"`)
+	plain := exec.Command("sleep", "1000")
+	spawned(t, plain)
+	t.Cleanup(func() {
+		_ = plain.Process.Kill()
+		_ = plain.Wait()
+	})
+	j.write("before", `sh "$1/tick" "$1" before & exec "$2" run --ttl=6s --kill-after=100ms "$3" r -- sh -c 'sh "$1/leave" "$1"; sh "$1/wait" "$1"' sh "$1"`)
+	cmd := spawned(t, exec.Command("sh", filepath.Join(j.dir, "before"), j.dir, binary(t), nodes))
 	j.left()
-	unmarked := j.pid("unmarked.pid")
+	before := j.pid("before.pid")
 	takeAway(t, servers)
 	require.Equal(t, exitLost, await(t, cmd))
-	eventually(t, "a stray lives", func() bool { return len(j.living()) == 1 })
-	require.Contains(t, j.living(), unmarked)
+	eventually(t, "a stray lives", func() bool {
+		living := slices.DeleteFunc(j.living(), func(pid int) bool { return strings.Contains(processState(pid), "(sleep)") })
+		return slices.Equal([]int{before}, living)
+	})
 	time.Sleep(100 * time.Millisecond)
-	for _, pid := range []int{plain, stranger} {
+	for _, pid := range []int{plain.Process.Pid, before} {
 		require.Contains(t, processState(pid), ") S ", "it is dead")
 	}
-}
-
-// sleeping starts a process that sleeps, with additional environment variables,
-// and returns its pid.
-func sleeping(t *testing.T, environ ...string) (pid int) {
-	t.Helper()
-	cmd := exec.Command("sleep", "1000")
-	cmd.Env = append(os.Environ(), environ...)
-	spawned(t, cmd)
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return cmd.Process.Pid
 }
 
 // A chain of processes, each of which starts the next and ends, does not outrun

@@ -23,7 +23,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
@@ -652,21 +651,24 @@ func TestRunThatIsKilledWithAStoppedCommand(t *testing.T) {
 	require.False(t, exists(filepath.Join(dir, "went-on")))
 }
 
-// Without its guard a command goes on under its lock, and standard error says
-// so.
+// A command whose guard is killed is killed too, and standard error says so. The
+// lock is released.
 func TestRunWhoseGuardDies(t *testing.T) {
 	t.Parallel()
-	_, nodes := masters(t, 3)
+	servers, nodes := masters(t, 3)
+	c := client(t, servers)
 	dir := t.TempDir()
 	cmd := runs(t, nodes, nil, shell(`echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; while ! test -e "$1/end"; do sleep 0.02; done`, dir)...)
 	stderr := &lockedBuffer{}
 	cmd.Stderr = stderr
 	spawned(t, cmd)
 	appears(t, filepath.Join(dir, "pid"))
-	require.NoError(t, syscall.Kill(groupOf(t, dir), syscall.SIGKILL)) // the guard leads the group
-	eventually(t, "it is not told", func() bool { return strings.Contains(stderr.String(), "the guard has died") })
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "end"), nil, 0o644))
-	require.Equal(t, 0, await(t, cmd))
+	group := groupOf(t, dir)
+	require.NoError(t, syscall.Kill(group, syscall.SIGKILL)) // the guard leads the group
+	require.Equal(t, 137, await(t, cmd))
+	require.Contains(t, stderr.String(), "the guard has died")
+	require.False(t, alive(group))
+	require.Equal(t, admin.StateFree, state(t, c))
 }
 
 // What a command starts in the background is not waited for, and left alone.
@@ -749,7 +751,7 @@ func TestRunThatLosesItsLockBeforeTheStart_R15(t *testing.T) {
 	p := &process{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, signals: make(chan os.Signal, 64)}
 	path, err := look("touch")
 	require.NoError(t, err)
-	guard, err := supervise.StartGuard(p.stderr)
+	guard, err := startGuard(p)
 	require.NoError(t, err)
 	defer guard.End()
 	end, err := c.supervise(p, new(deployment), locker, hold, path, guard)

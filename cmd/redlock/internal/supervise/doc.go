@@ -5,18 +5,19 @@
 // # Processes
 //
 // There are four kinds. The wrapper is the process that calls this package: it
-// holds the lock and renews it. It starts the guard, a second process of the
-// same program (see [GuardMain]), and then the command. Strays are processes
-// that the command started and that have left its process group.
+// holds the lock, renews it, and decides. It starts the guard, a second process
+// of the same program (see [GuardMain]). The guard starts the command, and
+// reports what becomes of it. Strays are processes that the command started and
+// that have left its process group.
 //
-//	wrapper ── guard ── leads the process group
-//	   └────── command ── is in that group ── its children
-//	                                             └── strays, in other groups
+//	wrapper ── guard ── command ── its children
+//	             └───── strays whose parents have ended
 //
-// The guard leads a process group of its own, so the group exists, and is
-// guarded, before the command is in it. The wrapper is the parent of both, and
-// reaps both. It is not in the group. The guard is, and ends with it when the
-// group gets KILL; it ignores the other signals.
+// The guard leads a process group, in which the command is: the group exists, and
+// is guarded, before the command is in it. The wrapper reaps the guard, so the
+// group's number is not reused while the wrapper needs it. The wrapper is not in
+// the group. The guard is, and ends with it when the group gets KILL; it catches
+// the other signals.
 //
 // # How a command is stopped
 //
@@ -32,8 +33,8 @@
 // If the wrapper dies or is stopped, the guard kills the group and the strays:
 // at once when the wrapper is gone, and shortly before the end of the validity
 // that it was last told of when the wrapper is silent. If the guard is stopped
-// as well, it kills when it is continued. On Linux, the kernel kills the
-// command itself if both are killed.
+// as well, it kills when it is continued. If the guard dies, the wrapper kills
+// what is left of the run; on Linux, the kernel kills the command at once.
 //
 // # Signals
 //
@@ -46,10 +47,16 @@
 // # Strays
 //
 // A command that leads a group of its own, as under timeout(1) or setsid(1),
-// takes what it starts there; that group is signaled too. On Linux, the rest is
-// found in /proc by a mark in the environment: REDLOCK_RUN holds a random id for
-// each run that a process is under. Processes that have cleared or overwritten
-// their environment, or that belong to another user, are not found.
+// takes what it starts there; that group is signaled too. On Linux, the guard
+// adopts what loses its parent (PR_SET_CHILD_SUBREAPER), so all that the command
+// starts stays below the guard, or below the wrapper when the guard has ended:
+// /proc says which processes these are. Only those of other users may not be
+// killed.
+//
+// # Orphans
+//
+// The guard takes in the ends of orphans, and so does the wrapper, as process 1
+// of a container must.
 //
 // # Platforms
 //

@@ -4,6 +4,7 @@ package supervise
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,41 +18,60 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/redmux/redmux/cmd/internal/printable"
 	"github.com/redmux/redmux/cmd/redlock/internal/clock"
 )
 
 // A Guard is the guard of one run, as its wrapper sees it.
 type Guard struct {
-	id     string // of the run
-	group  int    // the process group, which is the guard's pid
-	cmd    *exec.Cmd
-	orders *os.File
-	died   chan struct{} // closed when the guard has ended. It stays a zombie until End, so that its group's number is not reused.
+	group   int // the process group, which is the guard's pid
+	cmd     *exec.Cmd
+	orders  *os.File
+	reports chan report // closed when the guard has ended. It stays a zombie until End, so that its group's number is not reused.
+	before  []int       // the children that this process had before
+
+	// interactive is whether standard input and output are terminals: then the
+	// command begins in the foreground.
+	interactive bool
 }
 
-// guardStart bounds how long a guard may take to be ready.
-const guardStart = 10 * time.Second
+const (
+	guardStart  = 10 * time.Second // bounds how long a guard may take to be ready
+	mostReports = 16               // that wait for the wrapper; then the guard waits
+)
 
-// StartGuard starts a guard and waits until it is ready. The caller ends it.
-// The guard says on stderr why it kills a command, if stderr is an *os.File:
-// with any other writer, End would wait for every process that holds the pipe.
-func StartGuard(stderr io.Writer) (*Guard, error) {
+// StartGuard starts a guard, whose command will have these standard streams, and
+// waits until it is ready. The caller ends it. The guard says on stderr why it
+// kills a command.
+func StartGuard(stdin, stdout, stderr *os.File) (*Guard, error) {
 	orders, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer orders.Close()
-	id := newID()
-	cmd := exec.Command(ownPath(), guardArgument, id)
+	cmd := exec.Command(ownPath(), guardArgument)
 	cmd.Args[0] = "redlock"
-	cmd.Env = without(os.Environ(), MarkVariable) // it must survive the end of a run around this one
-	cmd.Stdin = orders
-	if file, ok := stderr.(*os.File); ok {
-		cmd.Stderr = file
-	}
+	cmd.Stdin, cmd.Stderr = orders, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	ready, err := cmd.StdoutPipe()
+	// All else that is open here without being closed on execution is left open
+	// for the command, as make(1) and flock(1) users expect. So the streams take
+	// numbers that are free.
+	for _, file := range []*os.File{stdin, stdout} {
+		number, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD, firstFree)
+		if err != nil {
+			write.Close()
+			return nil, err
+		}
+		defer unix.Close(number)
+		cmd.Args = append(cmd.Args, strconv.Itoa(number))
+	}
+	if signal.Ignored(syscall.SIGTTOU) { // since an earlier Run: signal.Reset would not change that
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU)
+	}
+	g := &Guard{
+		cmd: cmd, orders: write, reports: make(chan report, mostReports), before: children(),
+		interactive: isTerminal(stdin) && isTerminal(stdout),
+	}
+	reports, err := cmd.StdoutPipe()
 	if err == nil {
 		err = own.start(func() (int, error) {
 			if err := cmd.Start(); err != nil {
@@ -64,18 +84,18 @@ func StartGuard(stderr io.Writer) (*Guard, error) {
 		write.Close()
 		return nil, err
 	}
-	g := &Guard{id: id, group: cmd.Process.Pid, cmd: cmd, orders: write, died: make(chan struct{})}
-	err = awaitReady(ready)
-	go func() {
-		defer close(g.died)
-		_, _ = io.Copy(io.Discard, ready) // it writes nothing more, so this is its end
-	}()
+	g.group = cmd.Process.Pid
+	err = awaitReady(reports)
+	go g.listen(reports)
 	if err != nil {
 		g.End()
 		return nil, err
 	}
 	return g, nil
 }
+
+// firstFree is the first number of a file that is no standard stream.
+const firstFree = 3
 
 func awaitReady(ready io.Reader) error {
 	if pipe, ok := ready.(*os.File); ok {
@@ -91,18 +111,49 @@ func awaitReady(ready io.Reader) error {
 	return nil
 }
 
+// listen receives reports until the guard has ended.
+func (g *Guard) listen(lines io.Reader) {
+	defer close(g.reports)
+	for in := bufio.NewScanner(lines); in.Scan(); {
+		word, number, _ := strings.Cut(in.Text(), " ")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			return // impossible: nothing else writes there
+		}
+		g.reports <- report{word, n}
+	}
+}
+
 // tell sends the moment until which the group may live, and reports whether it
-// was sent.
-func (g *Guard) tell(until clock.Moment) bool { return g.order(until.String()) }
+// was sent. It hardly waits: a line is written to a pipe as a whole or not at
+// all, and a guard that is stopped does not read.
+func (g *Guard) tell(until clock.Moment) bool { return g.order(until.String()+"\n", tellTakes) }
 
-// tellCommand sends the command's pid, and reports whether it was sent.
-func (g *Guard) tellCommand(pid int) bool { return g.order(guardedCommand + strconv.Itoa(pid)) }
+// start has the guard start a command, and returns its pid.
+func (g *Guard) start(path string, args, env []string) (pid int, err error) {
+	text, _ := json.Marshal(order{[]byte(path), inBytes(args), inBytes(env)}) // nothing in it can fail
+	if len(text) > mostOrder {
+		return 0, &StartError{&os.PathError{Op: "fork/exec", Path: path, Err: syscall.E2BIG}}
+	}
+	if !g.order(fmt.Sprintf("%s%d\n%s", startOrder, len(text), text), guardStart) {
+		return 0, errGuardDied
+	}
+	switch answer, alive := <-g.reports; {
+	case !alive:
+		return 0, errGuardDied
+	case answer.word == wordFailed:
+		return 0, &StartError{&os.PathError{Op: "fork/exec", Path: path, Err: syscall.Errno(answer.number)}}
+	default:
+		return answer.number, nil
+	}
+}
 
-// order hardly waits: a line is written to a pipe as a whole or not at all, and
-// a guard that is stopped does not read.
-func (g *Guard) order(line string) bool {
-	_ = g.orders.SetWriteDeadline(time.Now().Add(tellTakes))
-	_, err := g.orders.WriteString(line + "\n")
+var errGuardDied = errors.New("the guard has died: nothing was started")
+
+// order writes to the guard, and reports whether all was written in time.
+func (g *Guard) order(text string, within time.Duration) bool {
+	_ = g.orders.SetWriteDeadline(time.Now().Add(within))
+	_, err := g.orders.WriteString(text)
 	return err == nil
 }
 
@@ -113,100 +164,18 @@ const tellTakes = 20 * time.Millisecond
 // End ends the guard and nothing else of the group. It may be called twice.
 func (g *Guard) End() {
 	_ = g.cmd.Process.Kill()
-	<-g.died
+	for range g.reports { // until it has ended
+	}
 	_ = g.orders.Close()
 	_ = g.cmd.Wait()
 	own.forget(g.group)
 }
 
-// beGuard is the guard's work. It returns only if it cannot begin.
-func beGuard(id string) {
-	// Ignored signals would be inherited, but a guard starts nothing.
-	signal.Ignore()
-	group := syscall.Getpgrp()
-	if group != syscall.Getpid() {
-		return // it was called by hand, and the group is not its own to kill
+func inBytes(texts []string) (out [][]byte) {
+	for _, text := range texts {
+		out = append(out, []byte(text))
 	}
-	if _, err := os.Stdout.Write([]byte{'!'}); err != nil {
-		return // the wrapper is gone, and has started nothing
-	}
-	why, command := watch(os.Stdin)
-	sayInPassing(os.Stderr, fmt.Sprintf("redlock: guard: %s; killing what it has started", why))
-	if command > 1 {
-		_ = syscall.Kill(-command, syscall.SIGKILL) // such a group exists only if the command made it
-	}
-	// The signal to its own group ends the guard too, so it is the last act. The
-	// others of the group are killed one by one before the strays are looked for.
-	killGroupButUs()
-	killStrays(id)
-	_ = syscall.Kill(-group, syscall.SIGKILL)
-}
-
-// mostSaid is how many characters of a line are said: it may have the words of
-// 16 nodes.
-const mostSaid = 8000
-
-// sayInPassing writes a line, but does not wait for a pipe that nothing reads:
-// the message must not delay what it announces.
-func sayInPassing(w io.Writer, text string) {
-	said := make(chan struct{})
-	go func() {
-		fmt.Fprintln(w, printable.Line(text, mostSaid))
-		close(said)
-	}()
-	select {
-	case <-said:
-	case <-time.After(sayingTakes):
-	}
-}
-
-// sayingTakes bounds how long a message may delay what it announces.
-const sayingTakes = 5 * time.Millisecond
-
-// watch returns when the group must be killed. It returns why, and the
-// command's pid, or 0 if it was not told.
-func watch(orders *os.File) (why string, command int) {
-	in := bufio.NewReaderSize(orders, 256)
-	fd := []unix.PollFd{{Fd: int32(orders.Fd()), Events: unix.POLLIN}} // Fd makes reads block
-	var until *clock.Moment
-	for {
-		wait := -1
-		if until != nil {
-			left := until.Sub(clock.Now())
-			// Orders are read before the time is compared: the guard may have
-			// been stopped while they came.
-			wait = int(max(0, min(left, lookMost)).Milliseconds())
-		}
-		if in.Buffered() > 0 {
-			wait = 0
-		}
-		switch n, err := unix.Poll(fd, wait); {
-		case err == unix.EINTR:
-		case err != nil:
-			return "it cannot watch: " + err.Error(), command
-		case n > 0 || in.Buffered() > 0:
-			line, err := in.ReadSlice('\n')
-			if err != nil {
-				return "redlock is gone", command
-			}
-			order := strings.TrimSuffix(string(line), "\n")
-			if pid, ok := strings.CutPrefix(order, guardedCommand); ok {
-				command, err = strconv.Atoi(pid)
-			} else {
-				until, err = parseUntil(order)
-			}
-			if err != nil {
-				return "it does not understand its input", command
-			}
-		case until != nil && until.Sub(clock.Now()) <= 0:
-			return "the lock's validity is over and redlock has not acted", command
-		}
-	}
-}
-
-func parseUntil(text string) (*clock.Moment, error) {
-	m, err := clock.Parse(text)
-	return &m, err
+	return out
 }
 
 // ownPath is the path of this program, even if its file was replaced since.

@@ -3,7 +3,6 @@
 package supervise
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,8 +25,7 @@ func watched(t *testing.T) (orders *os.File, why <-chan string) {
 	ended := make(chan string, 1)
 	go func() {
 		defer read.Close()
-		why, _ := watch(read)
-		ended <- why
+		ended <- new(ward).watch(read)
 	}()
 	t.Cleanup(func() { _ = write.Close() })
 	return write, ended
@@ -87,8 +85,7 @@ func TestGuardReadsBeforeItJudges(t *testing.T) {
 	ended := make(chan string, 1)
 	go func() {
 		defer read.Close()
-		why, _ := watch(read)
-		ended <- why
+		ended <- new(ward).watch(read)
 	}()
 	select {
 	case why := <-ended:
@@ -100,7 +97,7 @@ func TestGuardReadsBeforeItJudges(t *testing.T) {
 }
 
 func TestGuardThatDoesNotUnderstand(t *testing.T) {
-	for _, nonsense := range []string{"\n", "soon\n", "1\n", "1 2 3\n", "command\n", "command x\n"} {
+	for _, nonsense := range []string{"\n", "soon\n", "1\n", "1 2 3\n", "start\n", "start x\n", "start -1\n", "start 999999999\n", "start 1\n{"} {
 		orders, why := watched(t)
 		_, err := orders.WriteString(nonsense)
 		require.NoError(t, err)
@@ -116,7 +113,7 @@ func TestGuardThatDoesNotUnderstand(t *testing.T) {
 func TestGuardByHand(t *testing.T) {
 	program, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.Command("sh", "-c", `"$1" "$2" "$3" </dev/null; echo $?`, "sh", program, guardArgument, newID())
+	cmd := exec.Command("sh", "-c", `"$1" "$2" 3 4 </dev/null; echo $?`, "sh", program, guardArgument)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.Output()
 	require.NoError(t, err)
@@ -125,9 +122,7 @@ func TestGuardByHand(t *testing.T) {
 
 // A guard that does not read delays nothing, and is told again.
 func TestTellingAGuardThatIsStopped(t *testing.T) {
-	g, err := StartGuard(&bytes.Buffer{})
-	require.NoError(t, err)
-	defer g.End()
+	g := guards(t)
 	require.NoError(t, redistest.StopProcess(g.cmd.Process))
 	told := 0
 	for g.tell(clock.Now().Add(time.Hour)) {
@@ -137,7 +132,7 @@ func TestTellingAGuardThatIsStopped(t *testing.T) {
 	require.NoError(t, redistest.ContinueProcess(g.cmd.Process))
 	eventually(t, "it is not told", func() bool { return g.tell(clock.Now().Add(time.Hour)) })
 	select {
-	case <-g.died:
+	case <-g.reports:
 		require.FailNow(t, "it was told part of a line")
 	case <-time.After(100 * time.Millisecond):
 	}
@@ -146,11 +141,10 @@ func TestTellingAGuardThatIsStopped(t *testing.T) {
 // The number of a group whose guard has died is not reused: signals would go to
 // the wrong group.
 func TestTheNumberOfAGroupIsKept(t *testing.T) {
-	g, err := StartGuard(&bytes.Buffer{})
-	require.NoError(t, err)
+	g := guards(t)
 	require.NoError(t, syscall.Kill(g.group, syscall.SIGKILL))
 	select {
-	case <-g.died:
+	case <-g.reports:
 	case <-time.After(patience):
 		require.FailNow(t, "it is not noticed")
 	}
@@ -161,13 +155,58 @@ func TestTheNumberOfAGroupIsKept(t *testing.T) {
 	require.ErrorIs(t, syscall.Kill(g.group, 0), syscall.ESRCH)
 }
 
-func TestGuardKnowsTheCommand(t *testing.T) {
-	read, write, err := os.Pipe()
+// guards starts a guard.
+func guards(t *testing.T) *Guard {
+	t.Helper()
+	null, err := os.Open(os.DevNull)
 	require.NoError(t, err)
-	defer read.Close()
-	fmt.Fprintf(write, "%s\n%s\n%s\n", clock.Now().Add(time.Hour), guardedCommand+"1234", clock.Now().Add(2*time.Hour))
-	require.NoError(t, write.Close())
-	why, command := watch(read)
-	require.Equal(t, "redlock is gone", why)
-	require.Equal(t, 1234, command)
+	defer null.Close()
+	g, err := StartGuard(null, null, null)
+	require.NoError(t, err)
+	t.Cleanup(g.End)
+	return g
+}
+
+// starts has a guard start a shell's script.
+func starts(t *testing.T, g *Guard, script string, args ...string) (pid int) {
+	t.Helper()
+	path, err := exec.LookPath("sh")
+	require.NoError(t, err)
+	pid, err = g.start(path, append([]string{"sh", "-c", script, "sh"}, args...), append(os.Environ(), "BYTES=\xfe"))
+	require.NoError(t, err)
+	return pid
+}
+
+// hears waits for the next report of a guard.
+func hears(t *testing.T, g *Guard) report {
+	t.Helper()
+	select {
+	case r := <-g.reports:
+		return r
+	case <-time.After(patience):
+		require.FailNow(t, "the guard reports nothing")
+		return report{}
+	}
+}
+
+// The guard starts the command with any bytes as arguments and environment, and
+// reports what becomes of it.
+func TestGuardReports(t *testing.T) {
+	g := guards(t)
+	pid := starts(t, g, `test "$1$BYTES" = "$(printf '\377\376')" || exit 1; kill -STOP $$; exit 7`, "\xff")
+	require.Equal(t, report{wordStopped, int(syscall.SIGSTOP)}, hears(t, g))
+	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
+	require.Equal(t, report{wordEnded, 7}, hears(t, g))
+	g = guards(t)
+	pid = starts(t, g, `sleep 1000`)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
+	require.Equal(t, report{wordEnded, codeSignal + int(syscall.SIGTERM)}, hears(t, g))
+	_, err := guards(t).start("/nowhere/program", []string{"program"}, nil)
+	var start *StartError
+	require.ErrorAs(t, err, &start)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	g = guards(t)
+	require.NoError(t, g.cmd.Process.Kill())
+	_, err = g.start("/bin/sh", nil, nil)
+	require.ErrorIs(t, err, errGuardDied)
 }

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"time"
@@ -14,9 +15,8 @@ type Command struct {
 	Path string   // the program's file
 	Args []string // the arguments, beginning with the program's name
 
-	// The standard streams of the command. Stderr is also where the wrapper
-	// says why it stops the command.
-	Stdin, Stdout, Stderr *os.File
+	// Stderr is where the wrapper says why it stops the command.
+	Stderr io.Writer
 
 	// Env is the environment of the command, to which Run adds the variables
 	// of the lock.

@@ -35,14 +35,13 @@ type supervision struct {
 	hold    *redlock.Hold
 	limits  limits
 	guard   *Guard
-	child   *child
+	pid     int // of the command
 	signals chan os.Signal
 	stderr  io.Writer
-	tty     *terminal                   // nil without a controlling terminal
-	hunt    func(id string) (gone bool) // killStrays, except in tests
+	tty     *terminal                      // nil without a controlling terminal
+	hunt    func(except []int) (gone bool) // killOrphans, except in tests
 
 	told   time.Time // the end of validity that the guard knows
-	named  bool      // whether the guard knows the command's pid
 	termed time.Time // when TERM was sent, or KILL without it; zero if neither was
 	killed bool
 	end    Ending
@@ -50,28 +49,27 @@ type supervision struct {
 
 // Run runs a command in the guard's group until it has ended. It returns an
 // error if the command was not started: ErrLost, a *StartError, or another one
-// if the guard has died.
+// if the guard has died. It is called once for a guard.
 func (g *Guard) Run(c *Command) (Ending, error) {
 	s := &supervision{
 		hold: c.Hold, limits: newLimits(c.KillAfter, c.TTL), guard: g, signals: c.Signals, stderr: c.Stderr,
-		tty: openTerminal(g.group), hunt: killStrays,
+		tty: openTerminal(g.group), hunt: killOrphans,
 	}
 	defer s.tty.close()
 	Listen(c.Signals, forwarded...)
 	if err := s.mayStart(); err != nil {
 		return Ending{}, err
 	}
-	if signal.Ignored(syscall.SIGTTOU) { // since an earlier Run: signal.Reset would not change that
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU)
-	}
-	err := s.start(c)
-	// The wrapper is now in the background of its terminal, and neither writing
-	// to it nor taking it back may stop the wrapper. The command was started
-	// before, so it does not inherit the ignored signal.
+	// From now on the wrapper may be in the background of its terminal, and neither
+	// writing to it nor taking it back may stop the wrapper. The guard was started
+	// before, so the command does not inherit the ignored signal.
 	signal.Ignore(syscall.SIGTTOU)
 	defer s.tty.takeBack()
-	if err != nil {
-		return Ending{}, &StartError{err}
+	if g.interactive {
+		s.tty.giveIfOurs()
+	}
+	if err := s.start(c); err != nil {
+		return Ending{}, err
 	}
 	s.run(c.MaxHold)
 	return s.end, nil
@@ -89,8 +87,8 @@ func (s *supervision) mayStart() error {
 			return nil
 		}
 		select {
-		case <-s.guard.died:
-			return errors.New("the guard has died: nothing was started") // the wait for the lock may have been long
+		case <-s.guard.reports: // it has nothing to report yet
+			return errGuardDied // the wait for the lock may have been long
 		case <-time.After(time.Millisecond):
 		}
 	}
@@ -103,17 +101,14 @@ func (s *supervision) start(c *Command) (err error) {
 	if fence := c.Hold.Current().Fence(); fence != 0 {
 		env = with(env, "REDLOCK_FENCE", strconv.FormatUint(fence, 10))
 	}
-	env = with(env, MarkVariable, markUnder(os.Getenv(MarkVariable), s.guard.id))
-	stdio := []*os.File{c.Stdin, c.Stdout, c.Stderr}
-	s.child, err = startChild(c.Path, c.Args, env, stdio, s.guard.group, s.tty.forStart(stdio))
+	s.pid, err = s.guard.start(c.Path, c.Args, env)
 	return err
 }
 
 // with sets a variable of an environment. It removes the old setting, since most
-// programs would use the first of two. The new one comes first: only the
-// beginning of a huge environment is searched for a mark.
+// programs would use the first of two.
 func with(env []string, name, value string) []string {
-	return slices.Insert(without(env, name), 0, name+"="+value)
+	return append(without(env, name), name+"="+value)
 }
 
 // without removes a variable. It changes env.
@@ -131,16 +126,22 @@ func (s *supervision) run(maxHold time.Duration) {
 		defer bound.Stop()
 		tooLong = bound.C
 	}
-	over, unguarded := s.hold.Context().Done(), s.guard.died
+	over := s.hold.Context().Done()
 	for {
 		timer.Reset(min(s.look(), lookMost))
 		select {
-		case status, more := <-s.child.states:
-			if !more {
+		case report, alive := <-s.guard.reports:
+			switch {
+			case !alive:
+				s.unguarded()
+				return
+			case report.word == wordEnded:
+				s.end.Code = report.number
 				s.buryGroup()
 				return
+			case report.word == wordStopped:
+				s.changed(syscall.Signal(report.number))
 			}
-			s.changed(status)
 		case sig := <-s.signals:
 			s.forward(sig)
 		case <-over:
@@ -152,12 +153,6 @@ func (s *supervision) run(maxHold time.Duration) {
 		case <-tooLong:
 			s.stop("--max-hold was reached; stopping the command")
 			s.end.TooLong = true
-		case <-unguarded:
-			unguarded = nil
-			if s.killed || s.left() <= s.limits.margin {
-				break // it has done its duty
-			}
-			s.say("the guard has died: if redlock is killed too, what the command has started may go on unlocked")
 		case <-timer.C:
 		}
 	}
@@ -177,14 +172,13 @@ func (s *supervision) left() time.Duration {
 	if lock.Until().After(s.told) && s.guard.tell(at.Add(left-s.limits.margin/2)) { // the guard acts after the wrapper
 		s.told = lock.Until() // otherwise the next look tells it
 	}
-	if s.child != nil && !s.named {
-		s.named = s.guard.tellCommand(s.child.pid)
-	}
 	return left
 }
 
-// look does what is due, and returns when to look again.
+// look does what is due, and returns when to look again. A guard that was stopped
+// goes on, even if the command does not.
 func (s *supervision) look() (next time.Duration) {
+	_ = syscall.Kill(s.guard.group, syscall.SIGCONT)
 	left, termed := s.left(), time.Duration(-1)
 	if !s.termed.IsZero() {
 		termed = time.Since(s.termed)
@@ -223,19 +217,21 @@ func (s *supervision) stop(why string) {
 		s.signal(syscall.SIGTERM)
 		s.signal(syscall.SIGCONT)
 		_, untilKill := s.limits.judge(s.left(), 0)
-		askStrays(s.guard.id, []int{s.guard.group, s.child.pid}, untilKill, syscall.SIGTERM, syscall.SIGCONT)
+		askStrays(s.guard.group, []int{s.guard.group, s.pid}, untilKill, syscall.SIGTERM, syscall.SIGCONT)
 	}
 	s.say(why)
 }
 
-// kill kills the command and all that is left of it. Only the first call does
-// anything.
+// kill kills the group first, with the guard: that takes no time, and leaves
+// fewer processes that could start others. The rest has this process for a parent
+// then, and is killed next. Only the first call does anything.
 func (s *supervision) kill(why string) {
 	if s.killed {
 		return
 	}
 	s.killed = true
-	s.killAll()
+	s.signal(syscall.SIGKILL)
+	s.hunt(append(slices.Clone(s.guard.before), s.guard.group))
 	if s.termed.IsZero() {
 		s.termed = time.Now()
 	}
@@ -244,10 +240,21 @@ func (s *supervision) kill(why string) {
 	}
 }
 
+// unguarded ends the run of a guard that has ended before its command: it was
+// killed, by us or by another process. The command is dead then, or about to die,
+// since it must not go on unguarded.
+func (s *supervision) unguarded() {
+	s.end.Code = codeSignal + int(syscall.SIGKILL)
+	if !s.killed && s.left() > s.limits.margin { // otherwise the guard has done its duty
+		s.termed = time.Now()
+		s.say("the guard has died, and the command with it")
+	}
+	s.buryGroup()
+}
+
 // buryGroup kills what a command that was being stopped has left: it may work
 // on unlocked.
 func (s *supervision) buryGroup() {
-	s.end.Code = s.child.code
 	if s.left() <= s.limits.margin && !s.end.Lost { // the guard may have acted first
 		s.end.Lost = true
 		s.say("the lock was over, or nearly, when the command ended")
@@ -266,19 +273,16 @@ const mostHunts = 10
 // validity is over: what lives on then works without the lock, and returning
 // would claim that it is dead.
 func (s *supervision) buryAll() {
-	for range mostHunts {
-		if s.killAll() {
+	s.signal(syscall.SIGKILL)
+	s.guard.End() // from here on its number is not used
+	// A command that may not be killed, since it has become another user, is waited
+	// for.
+	for n := 0; n < mostHunts || slices.Contains(children(), s.pid); n++ {
+		if s.hunt(s.guard.before) {
 			return
 		}
 	}
-	s.say("what the command has started may go on: it starts processes faster than redlock finds them")
-}
-
-// killAll kills the group first: that takes no time, and leaves fewer processes
-// that could start others. It reports whether none is left.
-func (s *supervision) killAll() (gone bool) {
-	s.signal(syscall.SIGKILL)
-	return s.hunt(s.guard.id)
+	s.say("what the command has started may go on: it belongs to another user, or starts processes faster than redlock finds them")
 }
 
 // forward passes a signal on to the command.
@@ -309,17 +313,17 @@ func (s *supervision) resume() {
 // the guard's, as timeout(1) does.
 func (s *supervision) signal(number syscall.Signal) {
 	_ = syscall.Kill(-s.guard.group, number)
-	_ = syscall.Kill(-s.child.pid, number)
+	_ = syscall.Kill(-s.pid, number)
 }
 
 // changed handles a command that the terminal has stopped. A command that is
 // stopped otherwise, or without a terminal, stays stopped, and its lock is
 // renewed meanwhile.
-func (s *supervision) changed(status syscall.WaitStatus) {
+func (s *supervision) changed(by syscall.Signal) {
 	if s.tty == nil {
 		return
 	}
-	switch status.StopSignal() {
+	switch by {
 	case syscall.SIGTTIN, syscall.SIGTTOU:
 		if s.tty.giveIfOurs() { // it needs the terminal, and the wrapper has it
 			s.signal(syscall.SIGCONT)

@@ -40,15 +40,6 @@ func (t *terminal) close() {
 	}
 }
 
-// forStart returns the terminal if the command begins in its foreground, and
-// otherwise nil.
-func (t *terminal) forStart(stdio []*os.File) *os.File {
-	if t == nil || t.foreground() != t.ours || !isTerminal(stdio[0]) || !isTerminal(stdio[1]) {
-		return nil
-	}
-	return t.file
-}
-
 func isTerminal(file *os.File) bool { return term.IsTerminal(int(file.Fd())) }
 
 // giveIfOurs puts the command's group in the foreground if the wrapper's is

@@ -4,14 +4,14 @@ package supervise
 
 import (
 	"errors"
-	"io"
+	"os"
 )
 
 // A Guard does not exist here, so no command runs under a lock.
 type Guard struct{}
 
 // StartGuard returns an error.
-func StartGuard(io.Writer) (*Guard, error) {
+func StartGuard(stdin, stdout, stderr *os.File) (*Guard, error) {
 	return nil, errors.New("redlock run needs process groups and signals, which this system does not have")
 }
 
@@ -21,4 +21,7 @@ func (*Guard) End() {}
 // Run returns an error.
 func (*Guard) Run(*Command) (Ending, error) { return Ending{}, errors.ErrUnsupported }
 
-func beGuard(string) {}
+// AdoptOrphans does nothing.
+func AdoptOrphans() {}
+
+func beGuard(stdin, stdout string) {}
