@@ -31,7 +31,7 @@ type flags struct {
 	// How much: a run ends by time or by count, whichever is first.
 	Duration  time.Duration `short:"d" default:"10s" help:"How long a run lasts."`
 	Ops       int64         `short:"n" placeholder:"N" help:"End a run after N acquisitions, if that is sooner."`
-	Callers   *int          `name:"clients" short:"c" placeholder:"N" help:"Callers working at once (default 64; 4 on in-process servers, which are slow)."`
+	Callers   *int          `name:"clients" aliases:"callers" short:"c" placeholder:"N" help:"Callers working at once (default 64; 4 on in-process servers, which are slow)."`
 	Instances int           `default:"1" placeholder:"N" help:"Clients of the implementation, each with connections of its own, as so many processes have; they divide the callers."`
 	Rate      float64       `short:"r" placeholder:"N" help:"Open loop: attempts per second, begun by the clock; latencies count from the intended start. 0: closed loop, each caller begins when it is done."`
 	Runs      int           `default:"1" help:"Runs of each implementation, which take turns."`

@@ -42,7 +42,7 @@ func (s *session) page() report.Page {
 // contains.
 func pageRun(r runResult, number int) report.Run {
 	run := report.Run{
-		Impl: r.Impl, Number: number, Clients: r.Clients, Late: r.Late, NotBegun: r.NotBegun,
+		Impl: r.Impl, Number: number, Callers: r.Clients, Late: r.Late, NotBegun: r.NotBegun,
 		Duration: seconds(r.DurationS), Pairs: r.Pairs, PerSec: r.PairsPerS,
 		Acquire:  pageQuantiles(r.acquired, r.AcquireUS),
 		Release:  pageQuantiles(r.released, r.ReleaseUS),

@@ -63,6 +63,9 @@ func TestInBrowser(t *testing.T) {
 		{"says what failed", testFailure},
 		{"few data", testFewData},
 		{"many data", testManyData},
+		{"the median stands out", testFaint},
+		{"names of percentiles", testPercentiles},
+		{"warnings", testWarnings},
 		{"phone", testPhone},
 		{"paper", testPaper},
 		{"pictures", testPictures},
@@ -268,6 +271,60 @@ func testManyData(t *testing.T, b *browser) {
 	require.True(t, tab.holds(`[...document.querySelectorAll("details table")].every((t) => t.rows.length <= 61)`))
 }
 
+// testFaint: of two runs of an implementation one has a line that is painted in
+// the colour itself, and a faint mark tells the other.
+func testFaint(t *testing.T, b *browser) {
+	tab := b.open(t, examplePage())
+	tab.eval(`click("#switches [data-switch='1']") && click("#switches [data-switch='3']")`, nil)
+	tab.await(`painted(figure("rate"), "--c1") === 0`)
+	var both, median int
+	tab.eval(`painted(figure("rate"), "--c0")`, &both)
+	tab.eval(`click("#switches button:has(.faint)[data-switch='2'], #switches button:has(.faint)[data-switch='0']")`, nil)
+	tab.eval(`painted(figure("rate"), "--c0")`, &median)
+	require.InEpsilon(t, both, median, 0.05, "the faint one is not painted in full")
+	require.True(t, tab.holds(`document.querySelectorAll("#switches .mark.faint").length === 2`))
+	tab.sound()
+}
+
+// testPercentiles: the names below an axis do not touch, whatever its width.
+func testPercentiles(t *testing.T, b *browser) {
+	p := examplePage()
+	for i := range p.Runs { // of a run of hours, whose percentiles have many nines
+		r := &p.Runs[i]
+		r.Pairs, r.Acquire = 2e9, Quantiles{Percentiles: []float64{0}, Latencies: []time.Duration{time.Microsecond}}
+		for left := 50.0; left > 1e-7; left /= 2 {
+			r.Acquire.Percentiles = append(r.Acquire.Percentiles, 100-left)
+			r.Acquire.Latencies = append(r.Acquire.Latencies, time.Duration(len(r.Acquire.Latencies))*time.Millisecond)
+		}
+	}
+	tab := b.open(t, p)
+	for _, width := range []int64{1280, 900, 620, 360} {
+		tab.do(chromedp.EmulateViewport(width, 2400))
+		tab.await(fmt.Sprintf(`innerWidth === %d && Math.abs(figure("acquire").querySelector(".plot").clientWidth - figure("acquire").querySelector(".uplot").clientWidth) < 2`, width))
+		var apart bool
+		tab.eval(`(() => {
+			// What the chart writes, caught while it is drawn again.
+			const written = [], canvas = CanvasRenderingContext2D.prototype, write = canvas.fillText;
+			canvas.fillText = function (text, x, y) { if (/^[0-9.]+ %$/.test(text)) written.push([x, this.measureText(text).width]); return write.apply(this, arguments); };
+			click("#axes"); click("#axes"); click("#axes");
+			return new Promise((done) => setTimeout(() => { canvas.fillText = write; done(written); }, 200));
+		})().then((written) => written.length > 2 && written.every(([x, w], i) => i === 0 || x < written[i - 1][0] ||
+			x - w / 2 > written[i - 1][0] + written[i - 1][1] / 2 + 3))`, &apart)
+		require.True(t, apart, "%d wide", width)
+	}
+}
+
+// testWarnings: rare lateness is no alarm.
+func testWarnings(t *testing.T, b *browser) {
+	p := examplePage()
+	p.Runs[0].NotBegun = 3
+	tab := b.open(t, p)
+	colour := `getComputedStyle(document.querySelector("header .warning")).color`
+	require.True(t, tab.holds(colour+` === "rgb(138, 90, 0)"`))
+	p.Runs[0].Violations = 3
+	require.True(t, b.open(t, p).holds(colour+` === "rgb(179, 0, 27)"`))
+}
+
 func (tab *tab) asPhone() {
 	tab.t.Helper()
 	tab.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateScale(2), chromedp.EmulateMobile))
@@ -279,6 +336,10 @@ func testPhone(t *testing.T, b *browser) {
 		tab := b.open(t, p)
 		tab.asPhone()
 		tab.await(`document.documentElement.scrollWidth <= 360`) // nothing but tables scrolls sideways
+		wide := `document.querySelector("#runs .scroll")`
+		tab.await(wide + `.classList.contains("more") && getComputedStyle(` + wide + `).maskImage.includes("gradient")`) // and they say so
+		tab.eval(`(() => { const t = `+wide+`; t.scrollLeft = t.scrollWidth; return true; })()`, nil)
+		tab.await(`!` + wide + `.classList.contains("more")`)
 		tab.await(`painted(figure("rate"), "--c0") > 50`)
 		tab.sound()
 	}

@@ -16,6 +16,7 @@ type runData struct {
 	Name     string `json:"name"`
 	Color    int    `json:"color"`
 	Dash     int    `json:"dash"`
+	Faint    bool   `json:"faint,omitempty"`
 	Time     []num  `json:"time"` // the middle of each interval
 	Rate     []num  `json:"rate"`
 	P50      []num  `json:"p50"`
@@ -47,7 +48,7 @@ func newChartData(runs []Run, styles []style) chartData {
 	d := chartData{Runs: []runData{}} // a list even if empty, for the script
 	var end time.Duration
 	for i, r := range runs {
-		c := runData{Name: styles[i].Name, Color: styles[i].Color, Dash: styles[i].Dash,
+		c := runData{Name: styles[i].Name, Color: styles[i].Color, Dash: styles[i].Dash, Faint: styles[i].Faint,
 			Acquire: newCurve(r.Acquire, max(r.Pairs, r.Outcomes["granted"])), Release: newCurve(r.Release, r.Pairs)}
 		series := thin(r.Series, mostPoints)
 		for _, s := range series {

@@ -41,7 +41,7 @@
 		}
 		return data.runs.map((run, i) => {
 			const curve = run[kind] && run[kind].x !== undefined ? run[kind] : { x: run.time, y: run[kind] };
-			return { name: run.name, color: run.color, dash: run.dash, run: i, x: curve.x, y: curve.y };
+			return { name: run.name, color: run.color, dash: run.dash, faint: run.faint, run: i, x: curve.x, y: curve.y };
 		}).filter((l) => l.y && l.y.some((y) => y != null));
 	}
 
@@ -182,10 +182,13 @@
 		});
 	}
 
-	// named are the percentiles that are written: whole nines first, 50 and 75 where there is room left.
+	// named are the percentiles that are written: whole nines first, then 50 and 75, each where there is room left. Names grow
+	// with their nines.
 	function named(u, splits) {
-		const nine = (s) => s !== 2 && s !== 4, kept = apart(u, splits.filter(nine), "x", 54).filter((s) => s !== null);
-		return splits.map((s) => kept.includes(s) || (!nine(s) && kept.every((k) => Math.abs(u.valToPos(k, "x") - u.valToPos(s, "x")) >= 54) && kept.push(s)) ? s : null);
+		const nine = (s) => s !== 2 && s !== 4, kept = [], wide = (s) => 7.2 * percentile(s).length;
+		const free = (s) => kept.every((k) => Math.abs(u.valToPos(k, "x") - u.valToPos(s, "x")) >= (wide(k) + wide(s)) / 2 + 8);
+		for (const s of [...splits.filter(nine), ...splits.filter((s) => !nine(s))]) if (free(s)) kept.push(s);
+		return splits.map((s) => kept.includes(s) ? s : null);
 	}
 
 	function axes(figure, distr) {
@@ -225,8 +228,8 @@
 			scales: { x: xScale(figure, joined[0]), y },
 			axes: axes(figure, y.distr),
 			series: [{}, ...lines.map((l) => ({
-				label: l.name, scale: "y", show: shown(chart, l), stroke: css("--c" + l.color), width: 2, dash: dashes[l.dash],
-				points: { size: 5, fill: css("--card"), stroke: css("--c" + l.color), ...(l.x.length <= 3 ? { show: true } : {}) },
+				label: l.name, scale: "y", show: shown(chart, l), stroke: css("--c" + l.color), width: l.faint ? 1 : 2, alpha: l.faint ? 0.35 : 1, dash: dashes[l.dash],
+				points: { size: 5, fill: css("--card"), stroke: css("--c" + l.color), ...(l.x.length <= 3 ? { show: true } : l.faint ? { show: false } : {}) },
 			}))],
 			cursor: {
 				y: false, drag: { x: true, y: false }, dataIdx: nearest,
@@ -292,7 +295,7 @@
 	// swatch is a piece of the line, as in the tables.
 	function swatch(line) {
 		const ns = "http://www.w3.org/2000/svg", svg = document.createElementNS(ns, "svg"), path = document.createElementNS(ns, "path");
-		svg.setAttribute("class", `mark c${line.color} d${line.dash}`);
+		svg.setAttribute("class", `mark c${line.color} d${line.dash}${line.faint ? " faint" : ""}`);
 		svg.setAttribute("viewBox", "0 0 26 8");
 		svg.setAttribute("aria-hidden", "true");
 		path.setAttribute("d", "M0 4H26");
@@ -378,6 +381,14 @@
 			if (chart.plot && target.clientWidth > 0 && target.clientWidth !== chart.plot.width) chart.plot.setSize({ width: target.clientWidth, height: chart.plot.height });
 		}
 	}));
+
+	// A table that goes on beyond its right edge fades out there.
+	const fade = (box) => box.classList.toggle("more", box.scrollWidth - box.clientWidth - box.scrollLeft > 1);
+	const tables = new ResizeObserver((entries) => requestAnimationFrame(() => entries.forEach((e) => fade(e.target))));
+	for (const box of document.querySelectorAll(".scroll")) {
+		box.addEventListener("scroll", () => fade(box), { passive: true });
+		tables.observe(box);
+	}
 
 	for (const figure of document.querySelectorAll("figure[data-kind]")) {
 		const chart = { figure, hidden: new Set(), tip: element("div") };

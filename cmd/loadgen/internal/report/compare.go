@@ -84,7 +84,7 @@ func comparison(runs []Run, styles []style) section {
 		t.row(row...)
 	}
 	counts("pairs", func(r Run) int64 { return r.Pairs })
-	counts("clients", func(r Run) int64 { return int64(r.Clients) })
+	counts("callers", func(r Run) int64 { return int64(r.Callers) })
 	row := []cell{text("duration")}
 	for _, r := range runs {
 		row = append(row, text(seconds(r.Duration)))

@@ -25,7 +25,7 @@ func exampleRun(impl string, number int, perSecond float64) Run {
 	about := func(x float64) float64 { return x * (1 + 0.08*random.NormFloat64()) }
 	micro := func(x float64) time.Duration { return time.Duration(x * float64(time.Microsecond)) }
 	r := Run{
-		Impl: impl, Number: number, Clients: 64, Duration: 30 * time.Second, PerSec: perSecond, Pairs: int64(perSecond * 30),
+		Impl: impl, Number: number, Callers: 64, Duration: 30 * time.Second, PerSec: perSecond, Pairs: int64(perSecond * 30),
 		Outcomes: map[string]int64{}, Errors: map[string]int64{"node is down": 41, "i/o timeout": 7},
 		AllocsPerPair: 2.01, BytesPerPair: 313, CPUMicrosPerPair: 2e6 / perSecond,
 		Faults: []Fault{{At: 10 * time.Second, Length: 4 * time.Second, Kind: "stop", Node: 2}},

@@ -23,7 +23,7 @@ func sampled(runs []Run) bool {
 // for.
 func throughput(runs []Run, styles []style) section {
 	s := section{ID: "throughput", Title: "Throughput over time",
-		Note: "Pairs of an acquisition and its release per second. Each point stands in the middle of its interval."}
+		Note: "Pairs of an acquisition and its release per second. Each point stands in the middle of its interval." + faintNote(runs)}
 	if !sampled(runs) {
 		s.Note, s.Empty = "", noSamples
 		return s
@@ -35,6 +35,16 @@ func throughput(runs []Run, styles []style) section {
 		Table:   overTime("Pairs per second", perRun(runs, styles, perSecond)...),
 	}}
 	return s
+}
+
+// faintNote says why lines are faint, if some are.
+func faintNote(runs []Run) string {
+	for i := range runs {
+		if !isMedian(runs, i) {
+			return " Of an implementation's runs, the one with the median is drawn in full and the others are faint, in all charts."
+		}
+	}
+	return ""
 }
 
 // percentiles covers whole runs, so it includes runs without samples.

@@ -21,7 +21,7 @@ type Run struct {
 	Impl     string
 	Number   int  // from 1
 	Earlier  bool // from --compare's file: no Series, and Nodes may be empty
-	Clients  int
+	Callers  int
 	Duration time.Duration
 	Pairs    int64
 	PerSec   float64

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ type view struct {
 	Made      string
 	Facts     []fact
 	Headlines []headline
-	Warnings  []string
+	Warnings  []warning
 	Runs      []style // in the order of the page; index i is run i of the charts
 	Sections  []section
 	Data      chartData
@@ -76,6 +77,7 @@ func newView(p Page) view {
 type style struct {
 	Name        string
 	Color, Dash int
+	Faint       bool // another run of the implementation has its median
 }
 
 // page.css and charts.js have as many of each.
@@ -98,9 +100,22 @@ func styles(runs []Run) (all []style) {
 		if !slices.Contains(kinds, kind) {
 			kinds = append(kinds, kind)
 		}
-		all = append(all, style{name, slices.Index(kinds, kind) % colors, i % dashes})
+		all = append(all, style{Name: name, Color: slices.Index(kinds, kind) % colors, Dash: i % dashes, Faint: !isMedian(runs, i)})
 	}
 	return all
+}
+
+// isMedian reports whether a run has the median of the pairs per second of its
+// implementation's, or the lower one of two in the middle.
+func isMedian(runs []Run, i int) bool {
+	var like []int
+	for k, r := range runs {
+		if r.Impl == runs[i].Impl && r.Earlier == runs[i].Earlier {
+			like = append(like, k)
+		}
+	}
+	slices.SortStableFunc(like, func(a, b int) int { return cmp.Compare(runs[a].PerSec, runs[b].PerSec) })
+	return like[(len(like)-1)/2] == i
 }
 
 // facts describe with what the figures can be compared.
@@ -126,7 +141,7 @@ func facts(p Page) []fact {
 	}
 	f = append(f,
 		fact{"Runs", distinct(now, func(r Run) string { return clip(r.Impl, 60) }), count(len(now), "run") + earlierNote(len(p.Runs)-len(now))},
-		fact{"Clients", distinct(now, func(r Run) string { return whole(int64(r.Clients)) }), "Callers that worked at once."},
+		fact{"Callers", distinct(now, func(r Run) string { return whole(int64(r.Callers)) }), "That worked at once."},
 		fact{"Duration", distinct(now, func(r Run) string { return seconds(r.Duration) }), "Of each run, without its warm-up."})
 	if products := distinct(now, productsOf); products != "" {
 		f = append(f, fact{"Nodes", products, "The masters of a lock."})
@@ -190,19 +205,33 @@ func distinct(runs []Run, text func(Run) string) string {
 	return strings.Join(all, ", ")
 }
 
-// warnings returns what every reader must see.
-func warnings(p Page) (all []string) {
+// A warning is what every reader must see. A mild one is amber.
+type warning struct {
+	Text string
+	Mild bool
+}
+
+// rare is the share of attempts up to which lateness is mild: it hides nothing
+// but the last percentiles.
+const rare = 0.01
+
+func warnings(p Page) (all []warning) {
 	for _, r := range p.Remarks {
-		all = append(all, clip(r, 300))
+		all = append(all, warning{clip(r, 300), false})
 	}
-	runs := p.Runs
+	runs, named := p.Runs, styles(p.Runs)
 	for i, r := range runs {
 		if r.Violations > 0 {
-			all = append(all, fmt.Sprintf("Mutual exclusion was violated in %s: %s.", styles(runs)[i].Name, times(r.Violations)))
+			all = append(all, warning{fmt.Sprintf("Mutual exclusion was violated in %s: %s.", named[i].Name, times(r.Violations)), false})
 		}
+		attempts := r.NotBegun
+		for _, n := range r.Outcomes {
+			attempts += n
+		}
+		mild := float64(r.NotBegun) <= rare*float64(attempts)
 		if r.NotBegun > 0 {
-			all = append(all, fmt.Sprintf("In %s %s of the open loop were due and had not begun at the end: no latency counts them.",
-				styles(runs)[i].Name, count(int(r.NotBegun), "attempt")))
+			all = append(all, warning{fmt.Sprintf("In %s %s of the open loop were due and had not begun at the end: no latency counts them.",
+				named[i].Name, count(int(r.NotBegun), "attempt")), mild})
 		}
 	}
 	return all

@@ -126,7 +126,7 @@ func TestRatiosSayWhichWayIsBetter(t *testing.T) {
 
 func TestRunsAreToldApart(t *testing.T) {
 	got := styles([]Run{{Impl: "redlock", Number: 1}, {Impl: "rueidis", Number: 1}, {Impl: "redlock", Number: 2}, {Impl: "redlock", Number: 1, Earlier: true}, {}})
-	require.Equal(t, []style{{"redlock #1", 0, 0}, {"rueidis #1", 1, 1}, {"redlock #2", 0, 2}, {"redlock #1 (earlier)", 2, 3}, {"run #0", 3, 4}}, got)
+	require.Equal(t, []style{{"redlock #1", 0, 0, false}, {"rueidis #1", 1, 1, false}, {"redlock #2", 0, 2, true}, {"redlock #1 (earlier)", 2, 3, false}, {"run #0", 3, 4, false}}, got)
 }
 
 func TestOutcomesInOrder(t *testing.T) {
@@ -200,7 +200,8 @@ func TestNodesAreNamedByAddressWhereRunsAgree(t *testing.T) {
 func TestAttemptsThatWereNotBegun(t *testing.T) {
 	run := Run{Impl: "redlock", Number: 1, Late: 7, NotBegun: 1234}
 	v := newView(Page{Remarks: []string{"Beware."}, Runs: []Run{run, {Impl: "rueidis"}}})
-	require.Equal(t, []string{"Beware.", "In redlock #1 1,234 attempts of the open loop were due and had not begun at the end: no latency counts them."}, v.Warnings)
+	require.Equal(t, []warning{{"Beware.", false},
+		{"In redlock #1 1,234 attempts of the open loop were due and had not begun at the end: no latency counts them.", false}}, v.Warnings)
 	rows := map[string]string{}
 	for _, row := range v.Sections[0].Table.Rows {
 		rows[row[0].Text] = row[1].Text + ", " + row[2].Text
@@ -208,12 +209,40 @@ func TestAttemptsThatWereNotBegun(t *testing.T) {
 	require.Equal(t, "7, 0", rows["attempts begun late"])
 	require.Equal(t, "1,234, 0", rows["attempts not begun"])
 
-	run.Late, run.NotBegun = 0, 0
+	// One in a hundred is rare, and no alarm.
+	run.NotBegun = 10
+	for granted, mild := range map[int64]bool{990: true, 989: false} {
+		run.Outcomes = map[string]int64{"granted": granted}
+		require.Equal(t, mild, newView(Page{Runs: []Run{run}}).Warnings[0].Mild, granted)
+	}
+	run.Violations = 1
+	require.False(t, newView(Page{Runs: []Run{run}}).Warnings[0].Mild)
+
+	run = Run{Impl: "redlock", Number: 1}
 	v = newView(Page{Runs: []Run{run}})
 	require.Empty(t, v.Warnings)
 	for _, row := range v.Sections[0].Table.Rows {
 		require.NotContains(t, row[0].Text, "attempts")
 	}
+}
+
+// Of the runs of an implementation one is drawn in full: that with the median.
+func TestFaint(t *testing.T) {
+	var runs []Run
+	for _, x := range []float64{5, 1, 3} {
+		runs = append(runs, Run{Impl: "a", PerSec: x}, Run{Impl: "b", PerSec: 2 * x})
+	}
+	runs = append(runs, Run{Impl: "a", PerSec: 9, Earlier: true}, Run{Impl: "c"}, Run{Impl: "d", PerSec: 8}, Run{Impl: "d", PerSec: 7})
+	var full []int
+	for i, s := range styles(runs) {
+		if !s.Faint {
+			full = append(full, i)
+		}
+	}
+	require.Equal(t, []int{4, 5, 6, 7, 9}, full)
+	require.NotEmpty(t, faintNote(runs))
+	require.Empty(t, faintNote(runs[6:8]))
+	require.True(t, newChartData(runs, styles(runs)).Runs[0].Faint)
 }
 
 // Grants whose releases failed are no pairs, but they have latencies.
