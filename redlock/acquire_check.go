@@ -32,8 +32,8 @@ func (c *Client) check(k kind.Kind, name string, ttl time.Duration) (time.Durati
 	return c.checkTTL(ttl)
 }
 
-// checkLockable refuses what cannot be locked, for a client with fencing numbers
-// also the names of their keys.
+// checkLockable refuses what cannot be locked, for a client with fencing
+// numbers also the names of their keys.
 func (c *Client) checkLockable(resource string) error {
 	if err := checkResource(resource); err != nil {
 		return err

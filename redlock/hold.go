@@ -294,8 +294,9 @@ func (h *Hold) finish(cause error) (lock Lock, end instant) {
 	return h.lock, end
 }
 
-// undo returns the command that ends a lock: a release, or, while MinHold lasts,
-// a command that shortens the lives of the keys to the rest of that time.
+// undo returns the command that ends a lock: a release, or, while MinHold
+// lasts, a command that shortens the lives of the keys to the rest of that
+// time.
 func (h *Hold) undo(r *rounds) (*multiplex.ReleaseKind, multiplex.Command) {
 	kind, command := r.release()
 	if rest := h.stands(); rest > 0 {

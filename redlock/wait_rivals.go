@@ -36,8 +36,8 @@ type rivals struct {
 	swept time.Time
 }
 
-// keyOf returns what stands for a lock. Two locks with one hash share a rivalry,
-// which costs them a pause and no more.
+// keyOf returns what stands for a lock. Two locks with one hash share a
+// rivalry, which costs them a pause and no more.
 func keyOf(key kind.Key) uint64 { return maphash.Comparable(rivalSeed, key) }
 
 var rivalSeed = maphash.MakeSeed()
