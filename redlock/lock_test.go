@@ -281,3 +281,13 @@ func TestALockThatOneClockSaysHasEnded(t *testing.T) {
 		require.ErrorIs(t, err, ErrNotHeld, name)
 	}
 }
+
+// The names that a lock shows are a copy: its release needs its own.
+func TestResourcesAreACopy(t *testing.T) {
+	c := encoding(Config{})
+	for _, names := range [][]string{{"a"}, {"a", "b"}} {
+		l := c.wanted(c.all(names).kind, "a", time.Second)
+		l.Resources()[0] = "c"
+		require.Equal(t, names, l.Resources())
+	}
+}
