@@ -11,7 +11,9 @@ import (
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/redmux/redmux/cmd/loadgen/load"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -51,4 +53,16 @@ func TestRedsyncError(t *testing.T) {
 	assert.NoError(t, redsyncError(true, some), "a quorum released")
 	assert.ErrorIs(t, redsyncError(false, some), some)
 	assert.ErrorIs(t, redsyncError(false, nil), redlock.ErrNoQuorum)
+}
+
+// Masters whose URL has no password get that of the settings.
+func TestEndpointsHaveThePassword(t *testing.T) {
+	all, err := endpoints(load.Settings{URLs: []string{"redis://a:1", "redis://b:secret@c:1"}, Username: "u", Password: "p"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"u", "p"}, []string{all[0].Username, all[0].Password})
+	require.Equal(t, []string{"b", "secret"}, []string{all[1].Username, all[1].Password})
+	_, err = endpoints(load.Settings{URLs: []string{"http://a"}})
+	require.Error(t, err)
+	_, err = All[len(All)-1].Client(load.Settings{URLs: []string{"http://a"}})
+	require.Error(t, err)
 }
