@@ -222,9 +222,7 @@ func (c *Client) late(ttl, spent, slack time.Duration) bool {
 // caller gets it with at least half of the validity that it asked for. If less
 // than nine tenths are left, Acquire extends the lock before it returns.
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
-	within, cancel := c.withMaxWait(ctx, 0)
-	defer cancel()
-	return c.acquireTraced(within, request{kind: c.plain(), name: resource, ttl: ttl, confirmed: true})
+	return c.Lock(resource).Acquire(ctx, ttl)
 }
 
 // withMaxWait returns ctx with a limit to the wait for a lock: Config.MaxWait

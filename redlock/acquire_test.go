@@ -173,7 +173,7 @@ func TestMaxWaitBoundsTheWaitAlone_R11_R12(t *testing.T) {
 			return err
 		})
 		longer := HoldOptions{TTL: time.Second, MaxWait: 2 * time.Second}
-		requireLimit(2*time.Second, ErrHeld, func() error { return c.DoWith(t.Context(), "r", longer, work) })
+		requireLimit(2*time.Second, ErrHeld, func() error { return c.Lock("r").DoWith(t.Context(), longer, work) })
 		short, cancel := context.WithTimeout(t.Context(), 100*ms)
 		defer cancel()
 		err := c.Do(short, "r", time.Second, work)

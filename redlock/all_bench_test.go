@@ -15,7 +15,7 @@ import (
 )
 
 // Sixteen clients lock three of ten resources at a time: together, by
-// AcquireAll, or one after another in the order of their names, which is what
+// All, or one after another in the order of their names, which is what
 // a program does without it. An operation is a grant of all three and its
 // release.
 func BenchmarkThreeOfTen(b *testing.B) {
@@ -76,7 +76,7 @@ func BenchmarkThreeOfTen(b *testing.B) {
 }
 
 func together(ctx context.Context, c *redlock.Client, resources []string) (func(), error) {
-	lock, err := c.AcquireAll(ctx, resources, 10*time.Second)
+	lock, err := c.All(resources...).Acquire(ctx, 10*time.Second)
 	return func() { _ = lock.Release(ctx) }, err
 }
 

@@ -90,12 +90,12 @@ func (w *contestant) onceAll(ctx context.Context) {
 	if w.random.IntN(2) == 0 {
 		both = []string{"r0", "r1"}
 	}
-	get := w.client.TryAcquireAll
+	get := w.client.All(both...).TryAcquire
 	if w.random.IntN(2) == 0 {
-		get = w.client.AcquireAll
+		get = w.client.All(both...).Acquire
 	}
 	patience, cancel := context.WithTimeout(ctx, w.span(300*ms))
-	lock, err := get(patience, both, w.ttl())
+	lock, err := get(patience, w.ttl())
 	cancel()
 	if err != nil {
 		w.referee.refused(err)

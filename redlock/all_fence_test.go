@@ -26,7 +26,7 @@ func TestFenceOfSeveral_F1(t *testing.T) {
 			require.Greater(t, number, last)
 			last = number
 		}
-		lock, err := b.TryAcquireAll(t.Context(), []string{"x", "y", "z"}, time.Second)
+		lock, err := b.All("x", "y", "z").TryAcquire(t.Context(), time.Second)
 		require.NoError(t, err)
 		rises(lock.Fence())
 		for _, n := range m.nodes[:3] {
@@ -40,7 +40,7 @@ func TestFenceOfSeveral_F1(t *testing.T) {
 		require.Equal(t, last, longer.Fence(), "an extension keeps it")
 		_, err = a.TryAcquire(t.Context(), "z", time.Second)
 		require.Equal(t, ErrHeld, err)
-		_, err = a.TryAcquireAll(t.Context(), []string{"w", "z"}, time.Second)
+		_, err = a.All("w", "z").TryAcquire(t.Context(), time.Second)
 		held := (*HeldError)(nil)
 		require.ErrorAs(t, err, &held)
 		require.Equal(t, HeldError{Resource: "z"}, *held)
@@ -48,22 +48,22 @@ func TestFenceOfSeveral_F1(t *testing.T) {
 		for _, resource := range []string{"z", "x", "y"} {
 			rises(fenceOf(t, a, resource))
 		}
-		hold, err := a.HoldAll(t.Context(), []string{"y", "z"}, HoldOptions{TTL: time.Second})
+		hold, err := a.All("y", "z").Hold(t.Context(), HoldOptions{TTL: time.Second})
 		require.NoError(t, err)
 		rises(hold.Current().Fence())
 		time.Sleep(5 * time.Second)
 		require.Equal(t, last, hold.Current().Fence(), "renewals keep it")
 		require.NoError(t, hold.Release(t.Context()))
-		require.NoError(t, b.DoAll(t.Context(), []string{"z", "x"}, HoldOptions{TTL: time.Second}, func(ctx context.Context) error {
+		require.NoError(t, b.All("z", "x").DoWith(t.Context(), HoldOptions{TTL: time.Second}, func(ctx context.Context) error {
 			h, ok := FromContext(ctx)
 			require.True(t, ok)
 			rises(h.Current().Fence())
 			return nil
 		}))
 		require.Zero(t, a.Stats().Renumbered+b.Stats().Renumbered)
-		_, err = a.TryAcquireAll(t.Context(), []string{"x", "y" + wire.FenceSuffix}, time.Second)
+		_, err = a.All("x", "y"+wire.FenceSuffix).TryAcquire(t.Context(), time.Second)
 		require.ErrorIs(t, err, ErrResource)
-		one, err := a.AcquireAll(t.Context(), []string{"x"}, time.Second)
+		one, err := a.All("x").Acquire(t.Context(), time.Second)
 		require.NoError(t, err)
 		rises(one.Fence())
 	})
@@ -78,7 +78,7 @@ func TestFenceOfSeveralThatIsBehind(t *testing.T) {
 		lag(behind, -100*ms)
 		last := fenceOf(t, ahead, "z")
 		start := time.Now()
-		lock, err := behind.TryAcquireAll(t.Context(), []string{"x", "y", "z"}, time.Second)
+		lock, err := behind.All("x", "y", "z").TryAcquire(t.Context(), time.Second)
 		require.NoError(t, err)
 		require.Equal(t, last+1, lock.Fence())
 		require.Less(t, time.Since(start), 10*ms)
@@ -98,12 +98,12 @@ func TestFenceOfSeveralThatIsBehind(t *testing.T) {
 			})
 		}
 		raised.Store(10)
-		_, err = behind.TryAcquireAll(t.Context(), []string{"x", "y"}, time.Second)
+		_, err = behind.All("x", "y").TryAcquire(t.Context(), time.Second)
 		require.ErrorIs(t, err, ErrHeld)
 		require.False(t, errors.As(err, new(*HeldError)))
 		raised.Store(20)
 		start = time.Now()
-		lock, err = behind.AcquireAll(t.Context(), []string{"x", "y"}, time.Second)
+		lock, err = behind.All("x", "y").Acquire(t.Context(), time.Second)
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), 300*ms)
 		require.NoError(t, lock.Release(t.Context()))
@@ -117,7 +117,7 @@ func TestFenceOfSeveralAfterRestarts_F3(t *testing.T) {
 		c := m.opened(t, fenced())
 		both := []string{"x", "y"}
 		number := func(c *Client) uint64 {
-			lock, err := c.AcquireAll(t.Context(), both, time.Second)
+			lock, err := c.All(both...).Acquire(t.Context(), time.Second)
 			require.NoError(t, err)
 			require.NoError(t, lock.Release(t.Context()))
 			return lock.Fence()
@@ -127,7 +127,7 @@ func TestFenceOfSeveralAfterRestarts_F3(t *testing.T) {
 			m.nodes[i].Restart()
 			time.Sleep(100 * ms)
 			m.nodes[(i+1)%3].Pause()
-			_, err := c.TryAcquireAll(t.Context(), both, 300*ms)
+			_, err := c.All(both...).TryAcquire(t.Context(), 300*ms)
 			require.ErrorIs(t, err, ErrNoQuorum)
 			m.nodes[(i+1)%3].Resume()
 			countsAgain(t, c, 3*time.Second)
@@ -136,7 +136,7 @@ func TestFenceOfSeveralAfterRestarts_F3(t *testing.T) {
 		}
 		m.nodes[0].FlushAll()
 		m.nodes[1].Pause()
-		_, err := c.TryAcquireAll(t.Context(), both, 300*ms)
+		_, err := c.All(both...).TryAcquire(t.Context(), 300*ms)
 		require.ErrorIs(t, err, ErrNoFloor)
 		m.nodes[1].Resume()
 		countsAgain(t, c, 3*time.Second)
@@ -154,15 +154,15 @@ func TestHeldErrorOfSeveralHasTheOwner(t *testing.T) {
 		simulated(t, 5, func(t *testing.T, m *memory) {
 			config := func(owner string) Config { return Config{Fenced: number, MaxTTL: time.Second, Owner: owner} }
 			a, b, unlabelled := m.opened(t, config("web-1")), m.client(t, config("web-2")), m.client(t, config(""))
-			lock, err := a.TryAcquireAll(t.Context(), []string{"x", "y"}, time.Second)
+			lock, err := a.All("x", "y").TryAcquire(t.Context(), time.Second)
 			require.NoError(t, err)
 			asked := m.nodes[0].Calls("GET")
-			_, err = b.TryAcquireAll(t.Context(), []string{"w", "y", "x"}, time.Second)
+			_, err = b.All("w", "y", "x").TryAcquire(t.Context(), time.Second)
 			held := (*HeldError)(nil)
 			require.ErrorAs(t, err, &held)
 			require.Equal(t, HeldError{Resource: "y", Owner: "web-1"}, *held)
 			require.Equal(t, `redlock: "w, y, x": "y" is held by "web-1"`, err.Error())
-			_, err = unlabelled.TryAcquireAll(t.Context(), []string{"w", "y"}, time.Second)
+			_, err = unlabelled.All("w", "y").TryAcquire(t.Context(), time.Second)
 			require.ErrorAs(t, err, &held)
 			require.Equal(t, "web-1", held.Owner, "whether or not the client has a label")
 			require.Equal(t, asked, m.nodes[0].Calls("GET"))
@@ -174,7 +174,7 @@ func TestHeldErrorOfSeveralHasTheOwner(t *testing.T) {
 
 			single, err := a.TryAcquire(t.Context(), "x", time.Second)
 			require.NoError(t, err)
-			_, err = b.TryAcquireAll(t.Context(), []string{"x", "y"}, time.Second)
+			_, err = b.All("x", "y").TryAcquire(t.Context(), time.Second)
 			require.ErrorAs(t, err, &held)
 			require.Equal(t, HeldError{Resource: "x", Owner: "web-1"}, *held)
 			_, err = b.TryAcquire(t.Context(), "x", time.Second)
@@ -187,7 +187,7 @@ func TestHeldErrorOfSeveralHasTheOwner(t *testing.T) {
 			for _, n := range m.nodes {
 				n.DB().Set("y", "the password of the program:hunter2", 0)
 			}
-			_, err = b.TryAcquireAll(t.Context(), []string{"x", "y"}, time.Second)
+			_, err = b.All("x", "y").TryAcquire(t.Context(), time.Second)
 			require.ErrorAs(t, err, &held)
 			require.Equal(t, HeldError{Resource: "y"}, *held)
 		})

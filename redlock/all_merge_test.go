@@ -23,7 +23,7 @@ func TestSeveralAreMerged_R9(t *testing.T) {
 			for k := range 1 + i%4 {
 				names = append(names, fmt.Sprint("r", i, "-", k))
 			}
-			lock, err := c.TryAcquireAll(t.Context(), names, 10*time.Second)
+			lock, err := c.All(names...).TryAcquire(t.Context(), 10*time.Second)
 			require.NoError(t, err)
 			locks[i] = lock
 		}
@@ -91,7 +91,7 @@ func TestSeveralAreMergedOnRealServers_R9(t *testing.T) {
 				names = append(names, fmt.Sprint("r", i, "-", k))
 			}
 			for turn := range 20 {
-				lock, err := c.TryAcquireAll(t.Context(), names, time.Minute)
+				lock, err := c.All(names...).TryAcquire(t.Context(), time.Minute)
 				if err != nil {
 					t.Error(err)
 					return

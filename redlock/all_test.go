@@ -25,7 +25,7 @@ func TestResourcesOfALockOnSeveral_R19(t *testing.T) {
 	}
 	c := encoding(Config{})
 	check := func(names []string) error {
-		l := c.all(names)
+		l := c.All(names...)
 		_, err := c.check(l.kind, l.name, time.Second)
 		return err
 	}
@@ -36,7 +36,7 @@ func TestResourcesOfALockOnSeveral_R19(t *testing.T) {
 		require.ErrorIs(t, check(bad), ErrResource)
 	}
 	given := []string{"b", "a"}
-	all := c.all(given)
+	all := c.All(given...)
 	given[0] = "x"
 	require.Equal(t, []string{"b", "a"}, all.kind.Several(), "a copy")
 }
@@ -86,14 +86,14 @@ func TestAllOrNothing(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		m.ownerless()
 		c, other := m.client(t, Config{}), m.client(t, Config{})
-		lock, err := c.TryAcquireAll(t.Context(), []string{"a", "b", "c"}, 10*time.Second)
+		lock, err := c.All("a", "b", "c").TryAcquire(t.Context(), 10*time.Second)
 		require.NoError(t, err)
 		require.Equal(t, []string{"a", "b", "c"}, lock.Resources())
 		require.Equal(t, "a, b, c", lock.Resource())
 		require.Greater(t, lock.Validity(), 9*time.Second)
 		require.Equal(t, map[string]int{"a": 5, "b": 5, "c": 5}, m.sets())
 
-		_, err = other.TryAcquireAll(t.Context(), []string{"e", "b", "d"}, 10*time.Second)
+		_, err = other.All("e", "b", "d").TryAcquire(t.Context(), 10*time.Second)
 		require.ErrorIs(t, err, ErrHeld)
 		held := (*HeldError)(nil)
 		require.ErrorAs(t, err, &held)
@@ -115,11 +115,11 @@ func TestAllOrNothing(t *testing.T) {
 		require.ErrorIs(t, lock.Release(t.Context()), ErrNotHeld)
 		require.Empty(t, m.sets())
 
-		one, err := c.AcquireAll(t.Context(), []string{"a"}, 10*time.Second)
+		one, err := c.All("a").Acquire(t.Context(), 10*time.Second)
 		require.NoError(t, err)
 		require.Equal(t, []string{"a"}, one.Resources())
 		require.NoError(t, one.Release(t.Context()))
-		_, err = c.TryAcquireAll(t.Context(), []string{"a", "b"}, time.Microsecond)
+		_, err = c.All("a", "b").TryAcquire(t.Context(), time.Microsecond)
 		require.ErrorIs(t, err, ErrTTL)
 	})
 }
@@ -130,7 +130,7 @@ func TestAVoteNeedsAllKeys_R9(t *testing.T) {
 	for name, stranger := range map[string]string{"a key is missing": "", "a key is another's": "stranger"} {
 		simulated(t, 5, func(t *testing.T, m *memory) {
 			c := m.client(t, Config{})
-			lock, err := c.TryAcquireAll(t.Context(), []string{"a", "b", "c"}, 10*time.Second)
+			lock, err := c.All("a", "b", "c").TryAcquire(t.Context(), 10*time.Second)
 			require.NoError(t, err)
 			time.Sleep(100 * ms)
 			for _, n := range m.nodes[:3] {
@@ -172,7 +172,7 @@ func acquireAllIsTold(t *testing.T, m *memory, a, b *Client) {
 		return lock
 	}
 	several := func(c *Client, resources ...string) Lock {
-		lock, err := c.AcquireAll(t.Context(), resources, 10*time.Second)
+		lock, err := c.All(resources...).Acquire(t.Context(), 10*time.Second)
 		require.NoError(t, err)
 		return lock
 	}
@@ -219,24 +219,24 @@ func TestAcquireAllEnds(t *testing.T) {
 		both := []string{"x", "y"}
 		ctx, cancel := context.WithTimeout(t.Context(), 300*ms)
 		defer cancel()
-		_, err = a.AcquireAll(ctx, both, 10*time.Second)
+		_, err = a.All(both...).Acquire(ctx, 10*time.Second)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, ErrHeld, "the last attempt's")
-		_, err = m.client(t, Config{MaxWait: 300 * ms}).AcquireAll(t.Context(), both, 10*time.Second)
+		_, err = m.client(t, Config{MaxWait: 300 * ms}).All(both...).Acquire(t.Context(), 10*time.Second)
 		require.ErrorIs(t, err, ErrMaxWait)
 		tries := m.client(t, Config{Retry: Retry{Tries: 3}})
 		start := time.Now()
-		_, err = tries.AcquireAll(t.Context(), both, 10*time.Second)
+		_, err = tries.All(both...).Acquire(t.Context(), 10*time.Second)
 		require.ErrorIs(t, err, ErrHeld)
 		require.Less(t, time.Since(start), time.Second, "after random delays, whatever the nodes push")
 		require.EqualValues(t, 3, tries.Stats().Attempts.Total())
 		closing := m.client(t, Config{})
 		time.AfterFunc(300*ms, func() { _ = closing.Close(context.Background()) })
-		_, err = closing.AcquireAll(t.Context(), both, 10*time.Second)
+		_, err = closing.All(both...).Acquire(t.Context(), 10*time.Second)
 		require.ErrorIs(t, err, ErrClosed)
 		require.Equal(t, map[string]int{"x": 3}, m.sets())
 		// The holder may die: the key expires, and is waited for.
-		_, err = a.AcquireAll(t.Context(), both, 10*time.Second)
+		_, err = a.All(both...).Acquire(t.Context(), 10*time.Second)
 		require.NoError(t, err)
 		require.Less(t, time.Until(lock.Until()), 500*ms)
 		require.Greater(t, time.Until(lock.Until()), -time.Second)
@@ -249,7 +249,7 @@ func TestHoldAll_R13(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		both := []string{"x", "y"}
-		h, err := c.HoldAll(t.Context(), both, HoldOptions{TTL: time.Second})
+		h, err := c.All(both...).Hold(t.Context(), HoldOptions{TTL: time.Second})
 		require.NoError(t, err)
 		time.Sleep(5 * time.Second)
 		require.NoError(t, h.Err())
@@ -264,27 +264,28 @@ func TestHoldAll_R13(t *testing.T) {
 		require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
 		require.Empty(t, m.sets())
 
-		err = c.DoAll(t.Context(), both, HoldOptions{TTL: time.Second}, func(ctx context.Context) error {
+		err = c.All(both...).DoWith(t.Context(), HoldOptions{TTL: time.Second}, func(ctx context.Context) error {
 			time.Sleep(3 * time.Second)
 			for _, nested := range [][]string{{"z", "y"}, {"x", "y"}} {
-				_, err := c.AcquireAll(ctx, nested, time.Second)
+				_, err := c.All(nested...).Acquire(ctx, time.Second)
 				require.ErrorIs(t, err, ErrNested)
 			}
 			_, err := c.Acquire(ctx, "y", time.Second)
 			require.ErrorIs(t, err, ErrNested)
-			lock, err := c.AcquireAll(ctx, []string{"v", "w"}, time.Second)
+			lock, err := c.All("v", "w").Acquire(ctx, time.Second)
 			require.NoError(t, err)
 			require.NoError(t, lock.Release(ctx))
 			return ctx.Err()
 		})
+
 		require.NoError(t, err)
 		require.Empty(t, m.sets())
 		for _, o := range []HoldOptions{{TTL: time.Second, Heal: true}, {TTL: time.Second, MinHold: ms}} {
-			_, err = c.HoldAll(t.Context(), both, o)
+			_, err = c.All(both...).Hold(t.Context(), o)
 			require.ErrorIs(t, err, ErrHoldOptions)
-			_, err = c.TryHoldAll(t.Context(), both, o)
+			_, err = c.All(both...).TryHold(t.Context(), o)
 			require.ErrorIs(t, err, ErrHoldOptions)
-			h, err := c.HoldAll(t.Context(), both[:1], o)
+			h, err := c.All(both[:1]...).Hold(t.Context(), o)
 			require.NoError(t, err, "one resource")
 			require.NoError(t, h.Release(t.Context()))
 		}
@@ -296,7 +297,7 @@ func TestHoldAll_R13(t *testing.T) {
 func TestSeveralAreNotHandedOver(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
-		h, err := c.HoldAll(t.Context(), []string{"a", "b"}, HoldOptions{TTL: 10 * time.Second})
+		h, err := c.All("a", "b").Hold(t.Context(), HoldOptions{TTL: 10 * time.Second})
 		require.NoError(t, err)
 		blocker, err := m.client(t, Config{}).TryAcquire(t.Context(), "a, b", 10*time.Second)
 		require.NoError(t, err)
@@ -324,17 +325,17 @@ func TestFailedAttemptsForSeveralLeaveNothing_R8(t *testing.T) {
 		for _, n := range m.nodes {
 			n.FlushScripts()
 		}
-		_, err := c.TryAcquireAll(t.Context(), both, 10*time.Second)
+		_, err := c.All(both...).TryAcquire(t.Context(), 10*time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum, "a claim is not repeated")
 		require.Empty(t, m.sets())
-		lock, err := c.TryAcquireAll(t.Context(), both, 10*time.Second)
+		lock, err := c.All(both...).TryAcquire(t.Context(), 10*time.Second)
 		require.NoError(t, err, "the nodes have the scripts again")
 		require.NoError(t, lock.Release(t.Context()))
 
 		m.nodes[0].DB().Set("y", "stranger", time.Hour)
 		m.nodes[1].DB().Set("y", "stranger", time.Hour)
 		m.delay(2, 120*ms)
-		_, err = c.TryAcquireAll(t.Context(), both, 10*time.Second)
+		_, err = c.All(both...).TryAcquire(t.Context(), 10*time.Second)
 		require.ErrorIs(t, err, ErrHeld)
 		time.Sleep(time.Second)
 		require.Equal(t, map[string]int{"y": 2}, m.sets(), "the slow node's vote came too late")
@@ -370,7 +371,7 @@ func TestSixteenWantThreeOfTen(t *testing.T) {
 							want = want[:1]
 						}
 						ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-						lock, err := c.AcquireAll(ctx, want, 5*time.Second)
+						lock, err := c.All(want...).Acquire(ctx, 5*time.Second)
 						cancel()
 						if err != nil {
 							t.Errorf("seed %d: %v", seed, err)
@@ -457,7 +458,7 @@ func TestSixteenWantThreeOfTenOnRealServers(t *testing.T) {
 						for _, k := range random.Perm(10)[:3] {
 							want = append(want, fmt.Sprint("r", k))
 						}
-						lock, err := c.AcquireAll(t.Context(), want, time.Minute)
+						lock, err := c.All(want...).Acquire(t.Context(), time.Minute)
 						if err != nil {
 							t.Error(err)
 							return
@@ -544,7 +545,7 @@ func TestReleaseOfSeveralCallsTheQueues(t *testing.T) {
 			func(l Lock) error { return l.Release(t.Context()) },
 			func(l Lock) error { c.abandon(l); return nil },
 		} {
-			lock, err := c.TryAcquireAll(t.Context(), []string{"a", "b"}, 10*time.Second)
+			lock, err := c.All("a", "b").TryAcquire(t.Context(), 10*time.Second)
 			require.NoError(t, err)
 			w := c.queues.join(request{kind: c.kinds.Plain(), name: "b", ttl: time.Second}, ErrHeld, 0, false)
 			require.False(t, c.queues.isDue(w))

@@ -70,7 +70,7 @@ func TestDrainWaitsForTheWorkUnderHolds_R28(t *testing.T) {
 		require.ErrorIs(t, waiter.err, ErrClosed)
 		_, err := a.TryAcquire(t.Context(), "free", time.Second)
 		require.ErrorIs(t, err, ErrClosed)
-		_, err = a.TryHold(t.Context(), "free", HoldOptions{TTL: time.Second})
+		_, err = a.Lock("free").TryHold(t.Context(), HoldOptions{TTL: time.Second})
 		require.ErrorIs(t, err, ErrClosed)
 		require.NoError(t, <-work, "renewed all the time, and allowed to lock more")
 		require.NoError(t, <-drained)

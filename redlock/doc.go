@@ -58,12 +58,10 @@
 //
 // A lock can be on several resources: on all of them, or none.
 //
-//	lock, err := client.AcquireAll(ctx, []string{"account:1", "account:2"}, ttl)
+//	lock, err := client.All("account:1", "account:2").Acquire(ctx, ttl)
 //
-// [Client.TryAcquireAll], [Client.HoldAll] and [Client.DoAll] are for several
-// what TryAcquire, Hold and Do are for one, and all exclude each other. One
-// script for each node sets the keys of all, or none. While a caller waits it
-// holds nothing, so the order of the names does not matter, and callers cannot
+// It excludes plain locks on each of them. One script for each node sets the
+// keys of all, or none. While a caller waits it holds nothing, so the order of the names does not matter, and callers cannot
 // wait for each other in a circle. A caller that wants many resources has no
 // precedence over those that take one of them again and again.
 //
@@ -78,8 +76,8 @@
 // # A few at a time, and in order
 //
 // Each permit of [Client.Semaphore] is a lock of its own. Callers of
-// [Client.Fair] have a ticket, by which the nodes serve them in order. Both,
-// and the sides of an RWLock, are used by a [Locker].
+// [Client.Fair] have a ticket, by which the nodes serve them in order. All are
+// used by a [Locker], as a plain lock is ([Client.Lock]).
 //
 //	lock, err := client.Semaphore("workers", 8).Acquire(ctx, ttl)
 //	lock, err := client.Fair("printer").Acquire(ctx, ttl)

@@ -22,7 +22,7 @@ func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
 	rw := c.RW("door-rw")
 	_, err = rw.Read().TryAcquire(t.Context(), ttl)
 	require.NoError(t, err)
-	hold, err := c.TryHold(t.Context(), "door-hold", HoldOptions{TTL: ttl})
+	hold, err := c.Lock("door-hold").TryHold(t.Context(), HoldOptions{TTL: ttl})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, hold.Release(t.Context())) }()
 

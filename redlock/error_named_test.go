@@ -33,17 +33,17 @@ func callsOf(s *situation) map[string]func() error {
 	calls := map[string]func() error{
 		"TryAcquire":    func() error { _, err := c.TryAcquire(s.ctx, s.name, s.ttl); return err },
 		"Acquire":       func() error { _, err := c.Acquire(s.ctx, s.name, s.ttl); return err },
-		"TryHold":       func() error { _, err := c.TryHold(s.ctx, s.name, options); return err },
+		"TryHold":       func() error { _, err := c.Lock(s.name).TryHold(s.ctx, options); return err },
 		"Hold":          func() error { _, err := c.Hold(s.ctx, s.name, options); return err },
 		"Do":            func() error { return c.Do(s.ctx, s.name, s.ttl, fn) },
-		"DoWith":        func() error { return c.DoWith(s.ctx, s.name, options, fn) },
-		"TryAcquireAll": func() error { _, err := c.TryAcquireAll(s.ctx, both, s.ttl); return err },
-		"AcquireAll":    func() error { _, err := c.AcquireAll(s.ctx, both, s.ttl); return err },
-		"TryHoldAll":    func() error { _, err := c.TryHoldAll(s.ctx, both, options); return err },
-		"HoldAll":       func() error { _, err := c.HoldAll(s.ctx, both, options); return err },
-		"DoAll":         func() error { return c.DoAll(s.ctx, both, options, fn) },
-		"twice":         func() error { _, err := c.TryAcquireAll(s.ctx, []string{s.name, s.name}, s.ttl); return err },
-		"heal of two":   func() error { _, err := c.HoldAll(s.ctx, both, HoldOptions{TTL: s.ttl, Heal: true}); return err },
+		"DoWith":        func() error { return c.Lock(s.name).DoWith(s.ctx, options, fn) },
+		"TryAcquireAll": func() error { _, err := c.All(both...).TryAcquire(s.ctx, s.ttl); return err },
+		"AcquireAll":    func() error { _, err := c.All(both...).Acquire(s.ctx, s.ttl); return err },
+		"TryHoldAll":    func() error { _, err := c.All(both...).TryHold(s.ctx, options); return err },
+		"HoldAll":       func() error { _, err := c.All(both...).Hold(s.ctx, options); return err },
+		"DoAll":         func() error { return c.All(both...).DoWith(s.ctx, options, fn) },
+		"twice":         func() error { _, err := c.All(s.name, s.name).TryAcquire(s.ctx, s.ttl); return err },
+		"heal of two":   func() error { _, err := c.All(both...).Hold(s.ctx, HoldOptions{TTL: s.ttl, Heal: true}); return err },
 		"reentrant": func() error {
 			_, err := c.Hold(s.ctx, s.name, HoldOptions{TTL: s.ttl, Reentrant: true})
 			return err
@@ -179,9 +179,9 @@ func prepared(t *testing.T, m *memory, c *Client) *situation {
 	var err error
 	s.lock, err = c.TryAcquire(t.Context(), "resource", s.ttl)
 	require.NoError(t, err)
-	s.several, err = c.TryAcquireAll(t.Context(), []string{"resource-a", "resource-b"}, s.ttl)
+	s.several, err = c.All("resource-a", "resource-b").TryAcquire(t.Context(), s.ttl)
 	require.NoError(t, err)
-	s.hold, err = c.TryHold(t.Context(), "resource-held", HoldOptions{TTL: s.ttl})
+	s.hold, err = c.Lock("resource-held").TryHold(t.Context(), HoldOptions{TTL: s.ttl})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.hold.Release(context.Background()) })
 	rw := c.RW("resource-rw")

@@ -11,7 +11,7 @@ import (
 )
 
 // A transfer needs both accounts. A refusal says which one is in the way.
-func ExampleClient_TryAcquireAll() {
+func ExampleClient_All() {
 	d, err := redlocktest.Start(3)
 	if err != nil {
 		fmt.Println(err)
@@ -27,9 +27,9 @@ func ExampleClient_TryAcquireAll() {
 		return
 	}
 
-	lock, err := client.TryAcquireAll(ctx, []string{"account:2", "account:1"}, 10*time.Second)
+	lock, err := client.All("account:2", "account:1").TryAcquire(ctx, 10*time.Second)
 	fmt.Println(lock.Resources(), err)
-	_, err = client.TryAcquireAll(ctx, []string{"account:1", "account:3"}, 10*time.Second)
+	_, err = client.All("account:1", "account:3").TryAcquire(ctx, 10*time.Second)
 	fmt.Println(errors.Is(err, redlock.ErrHeld), err)
 	fmt.Println(lock.Release(ctx))
 	// Output:

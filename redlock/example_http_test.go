@@ -35,7 +35,7 @@ func idempotent(client *redlock.Client, answers answerStore, next http.Handler) 
 		resource := fmt.Sprintf("request:%d:%s:%s", len(user), user, key)
 		patience, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 		defer cancel()
-		hold, err := client.TryHold(patience, resource, redlock.HoldOptions{TTL: 10 * time.Second})
+		hold, err := client.Lock(resource).TryHold(patience, redlock.HoldOptions{TTL: 10 * time.Second})
 		switch {
 		case errors.Is(err, redlock.ErrHeld):
 			http.Error(w, "this request is being worked on", http.StatusConflict)

@@ -139,7 +139,7 @@ func ExampleHold_Context() {
 // A job that many schedulers start at the same time runs once: MinHold keeps
 // the lock from schedulers whose clocks are late, even if the job is over in a
 // moment.
-func ExampleClient_DoWith() {
+func ExampleLocker_DoWith() {
 	client, stop := inMemory()
 	defer stop()
 	ctx := context.Background()
@@ -147,10 +147,11 @@ func ExampleClient_DoWith() {
 	options := redlock.HoldOptions{TTL: 30 * time.Second, MinHold: 10 * time.Second}
 	for range 2 {
 		short, cancel := context.WithTimeout(ctx, time.Second)
-		err := client.DoWith(short, "nightly", options, func(context.Context) error {
+		err := client.Lock("nightly").DoWith(short, options, func(context.Context) error {
 			fmt.Println("running")
 			return nil
 		})
+
 		fmt.Println("run elsewhere:", errors.Is(err, redlock.ErrHeld))
 		cancel()
 	}

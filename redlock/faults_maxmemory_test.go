@@ -29,7 +29,7 @@ func TestLocksAtMaxmemory_R25(t *testing.T) {
 		}
 	}
 	add("plain")(c.Hold(ctx, "plain", second))
-	add("several")(c.HoldAll(ctx, []string{"one", "two"}, second))
+	add("several")(c.All("one", "two").Hold(ctx, second))
 	add("fair")(c.Fair("fair").Hold(ctx, second))
 	add("read")(rw.Read().Hold(ctx, second))
 	add("write")(c.RW("w").Write().Hold(ctx, second))
@@ -57,7 +57,7 @@ func TestLocksAtMaxmemory_R25(t *testing.T) {
 	// Before version 7, an error of a script has no class.
 	for _, name := range []string{"new", "lapsed"} {
 		script := refused(name, conn.ClassOOM, conn.ClassOther)
-		script(c.TryAcquireAll(ctx, []string{name, name + " 2"}, time.Second))
+		script(c.All(name, name+" 2").TryAcquire(ctx, time.Second))
 		script(c.Fair(name).TryAcquire(ctx, time.Second))
 		script(c.RW(name).Read().TryAcquire(ctx, time.Second))
 		script(c.RW(name).Write().TryAcquire(ctx, time.Second))

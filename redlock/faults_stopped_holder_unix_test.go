@@ -148,11 +148,12 @@ func workAsChild(nodes []string) {
 	for round := range stoppedRounds {
 		key := fmt.Sprint("r", round)
 		if round%2 == 0 {
-			err = c.DoWith(context.Background(), key, options, func(ctx context.Context) error {
+			err = c.Lock(key).DoWith(context.Background(), options, func(ctx context.Context) error {
 				h, _ := redlock.FromContext(ctx)
 				work(round, h, ctx)
 				return nil
 			})
+
 		} else if h, holdErr := c.Hold(context.Background(), key, options); holdErr != nil {
 			fmt.Println(holdErr)
 		} else {

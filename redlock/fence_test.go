@@ -428,7 +428,7 @@ func TestLocksWithoutANumberNeedNoFloor_F2(t *testing.T) {
 		read, err = rw.Downgrade(t.Context(), write, time.Second)
 		require.NoError(t, err)
 		require.NoError(t, read.Release(t.Context()))
-		_, err = c.TryAcquireAll(t.Context(), []string{"r", "s"}, time.Second)
+		_, err = c.All("r", "s").TryAcquire(t.Context(), time.Second)
 		require.ErrorIs(t, err, ErrNoFloor)
 	})
 }
@@ -448,7 +448,7 @@ func TestNodesWithoutFloorsAreNotWaitedFor_F2(t *testing.T) {
 		start := time.Now()
 		_, err := c.TryAcquire(t.Context(), "r", time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
-		_, err = c.TryAcquireAll(t.Context(), []string{"r", "s"}, time.Second)
+		_, err = c.All("r", "s").TryAcquire(t.Context(), time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
 		require.Zero(t, time.Since(start))
 		_, err = c.RW("r").Write().TryAcquire(t.Context(), time.Second)

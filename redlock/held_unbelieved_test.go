@@ -20,7 +20,7 @@ func TestOwnerThatIsNotPrintable_R33(t *testing.T) {
 		}
 		for _, try := range []func() error{
 			func() error { _, err := c.TryAcquire(t.Context(), "r", time.Second); return err },
-			func() error { _, err := c.TryAcquireAll(t.Context(), []string{"s", "r"}, time.Second); return err },
+			func() error { _, err := c.All("s", "r").TryAcquire(t.Context(), time.Second); return err },
 			func() error { _, err := c.RW("r").Read().TryAcquire(t.Context(), time.Second); return err },
 			func() error { _, err := c.Fair("r").TryAcquire(t.Context(), time.Second); return err },
 		} {

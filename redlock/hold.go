@@ -10,7 +10,6 @@ import (
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
-	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
 // A Hold is a lock that renews itself until it is released, its bound is
@@ -60,51 +59,19 @@ type Hold struct {
 // The errors are those of Acquire, and ErrHoldOptions. The caller must release
 // the Hold.
 func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
-	return c.holdInTime(ctx, request{kind: c.plain(), name: resource}, options)
+	return c.Lock(resource).Hold(ctx, options)
 }
-
-// holdInTime is Hold, or HoldAll, for the resources of a request.
-func (c *Client) holdInTime(ctx context.Context, r request, options HoldOptions) (*Hold, error) {
-	within, cancel := c.withMaxWait(ctx, options.MaxWait)
-	defer cancel()
-	r.confirmed, r.minHold = options.NoRenewal, options.MinHold
-	acquire := func(_ context.Context, _ string, ttl time.Duration) (Lock, error) {
-		r.ttl = ttl
-		return c.acquireTraced(within, r)
-	}
-	for {
-		if h, err := c.hold(ctx, r.name, options, acquire); err != errSlept {
-			return h, named(r.name, err)
-		}
-	}
-}
-
-// TryHold is Hold with a single attempt, as TryAcquire makes it. The errors are
-// those of TryAcquire, and ErrHoldOptions.
-func (c *Client) TryHold(ctx context.Context, resource string, options HoldOptions) (*Hold, error) {
-	h, err := c.hold(ctx, resource, options, c.trying(c.plain()))
-	return h, named(resource, err)
-}
-
-// trying returns what makes one attempt for a hold.
-func (c *Client) trying(k kind.Kind) acquirer {
-	return func(ctx context.Context, name string, ttl time.Duration) (Lock, error) {
-		lock := c.wanted(k, name, ttl)
-		err := c.try(ctx, 1, &lock)
-		return lock, err
-	}
-}
-
-type acquirer func(ctx context.Context, resource string, ttl time.Duration) (Lock, error)
 
 // errSlept is ErrExpired for a lock that was granted in time, but may have
 // expired because the machine slept meanwhile.
 var errSlept = fmt.Errorf("%w", ErrExpired)
 
 // hold acquires a lock and gives it to the keeper.
-func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acquire acquirer) (*Hold, error) {
+func (c *Client) hold(
+	ctx context.Context, l Locker, o HoldOptions, acquire func(ttl time.Duration) (Lock, error),
+) (*Hold, error) {
 	c.called(ctx)
-	o, err := o.check(c)
+	o, err := o.check(c, l.kind.Traits().Alone)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +81,7 @@ func (c *Client) hold(ctx context.Context, resource string, o HoldOptions, acqui
 	c.group.DelayClose(1)
 	defer c.group.DelayClose(-1)
 	before := c.keeper.clock()
-	lock, err := acquire(ctx, resource, o.TTL)
+	lock, err := acquire(o.TTL)
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (c *holdContext) judge() {
 // ErrNested is returned by Acquire, Hold and Do if ctx comes from the context
 // of a hold, or of Do, on the same resource: the call would wait for a lock
 // that is held until it returns. TryAcquire returns ErrHeld. With
-// HoldOptions.Reentrant, DoWith and DoAll run under that hold instead, if it is
+// HoldOptions.Reentrant, DoWith runs under that hold instead, if it is
 // one of this Client.
 //
 // A hold of another Client in the process counts too, if both have the same

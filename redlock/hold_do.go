@@ -10,47 +10,10 @@ import (
 
 // Do locks a resource, waiting for it as Acquire does, runs fn while the lock
 // is held and renews itself, and releases it. The TTL is how long the lock
-// outlives a process that dies, not how long fn may take. Do is DoWith without
-// other options; see there for fn's context and the error.
+// outlives a process that dies, not how long fn may take. Do is Locker.DoWith
+// without other options; see there for fn's context and the error.
 func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn func(context.Context) error) error {
-	return c.DoWith(ctx, resource, HoldOptions{TTL: ttl}, fn)
-}
-
-// DoWith locks a resource, waiting for it as Hold does, runs fn while it holds
-// the lock, and releases it, even if fn panics (R14). fn's context ends when
-// the hold does, as Hold.Context says, or when ctx ends; its cause is that of
-// the first. fn must then return. The release does not depend on ctx; DoWith
-// waits for it up to the vote timeout. fn never starts with less validity than
-// Config.MinValidity.
-//
-// ctx also bounds the wait for the lock; HoldOptions.MaxWait and Config.MaxWait
-// bound nothing else. FromContext finds the hold from fn's context. Contexts
-// that fn derives from it do not read the clocks: see Hold.Context.
-//
-// If fn was not called, the error is Hold's. Otherwise it joins the reason if
-// the hold ended before fn returned (ErrLost, ErrMaxHold, ErrClosed), fn's own
-// error, and the error of Hold.Release, so that errors.Is finds each. Two are
-// left out: fn's error if it is only that of its context, which the hold ended
-// and not the caller; and after a loss that of the release. If fn wraps the
-// error of its context, errors.Is finds it: test for ErrLost before
-// context.Canceled. nil means that all of fn was done within the validity of
-// the lock. A release that hands the lock over asks no node, so it does not
-// find out that keys were deleted meanwhile.
-func (c *Client) DoWith(
-	ctx context.Context, resource string, options HoldOptions, fn func(context.Context) error,
-) error {
-	must(fn != nil, noFunction)
-	if options.Reentrant {
-		if h := c.reenter(ctx, &request{kind: c.plain(), name: resource}); h != nil {
-			return h.doWithin(ctx, fn)
-		}
-		options.Reentrant = false
-	}
-	h, err := c.Hold(ctx, resource, options)
-	if err != nil {
-		return err
-	}
-	return h.do(ctx, fn)
+	return c.Lock(resource).Do(ctx, ttl, fn)
 }
 
 // do is DoWith from the grant on.

@@ -76,11 +76,12 @@ func TestDoReportsBothErrors(t *testing.T) { // R14
 		require.ErrorIs(t, err, ErrLost)
 		var lost *LostError
 		require.ErrorAs(t, err, &lost)
-		err = c.DoWith(context.Background(), "r", HoldOptions{TTL: time.Minute, MaxHold: time.Second},
+		err = c.Lock("r").DoWith(context.Background(), HoldOptions{TTL: time.Minute, MaxHold: time.Second},
 			func(ctx context.Context) error {
 				<-ctx.Done()
 				return nil
 			})
+
 		require.ErrorIs(t, err, ErrMaxHold, "not all was done under it")
 		require.NotErrorIs(t, err, ErrNotHeld)
 	})
@@ -207,7 +208,7 @@ func TestNothingStartsWithAnEndedContext_R14(t *testing.T) {
 		for name, call := range map[string]func(context.Context) error{
 			"Do": func(ctx context.Context) error { return c.Do(ctx, "r", time.Second, fn) },
 			"MinHold": func(ctx context.Context) error {
-				return c.DoWith(ctx, "r", HoldOptions{TTL: time.Second, MinHold: time.Second}, fn)
+				return c.Lock("r").DoWith(ctx, HoldOptions{TTL: time.Second, MinHold: time.Second}, fn)
 			},
 			"Run": func(ctx context.Context) error {
 				return Run(ctx, c, "r", 0, fn)

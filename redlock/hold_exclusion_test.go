@@ -44,12 +44,12 @@ func (w *contestant) onceHeld(ctx context.Context, resource string) {
 	if w.random.IntN(4) == 0 {
 		o.MinHold = w.span(o.TTL.Truncate(ms))
 	}
-	get := w.client.TryHold
+	get := w.client.Lock(resource).TryHold
 	patience, cancel := context.WithTimeout(ctx, w.span(300*ms))
 	if w.random.IntN(2) == 0 {
-		get = w.client.Hold
+		get = w.client.Lock(resource).Hold
 	}
-	h, err := get(patience, resource, o)
+	h, err := get(patience, o)
 	cancel()
 	if err != nil {
 		w.referee.refused(err)

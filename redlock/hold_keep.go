@@ -2,9 +2,12 @@ package redlock
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/redmux/redmux/internal/pure"
 )
+
+var errKeep = fmt.Errorf("%w: MinHold is for a lock that is acquired, and Heal for a plain lock on a single resource", ErrHoldOptions)
 
 // A lock of any kind becomes a hold, and a hold a lock again. So what is done
 // with the one can be done with the other: a lock that was adopted, upgraded or
@@ -32,7 +35,7 @@ func (c *Client) keepLock(ctx context.Context, lock Lock, o HoldOptions) (*Hold,
 		return nil, ErrNotHeld
 	}
 	o.TTL = max(o.TTL, lock.grant.TTL)
-	o, err := o.check(c)
+	o, err := o.check(c, true)
 	switch {
 	case err != nil:
 		return nil, err

@@ -20,7 +20,7 @@ func TestALockOfAnyKindBecomesAHold_R10_R13(t *testing.T) {
 			return adopted
 		},
 		"several": func(t *testing.T, c *Client) Lock {
-			lock, err := c.TryAcquireAll(t.Context(), []string{"r", "s"}, holdTTL)
+			lock, err := c.All("r", "s").TryAcquire(t.Context(), holdTTL)
 			require.NoError(t, err)
 			return lock
 		},

@@ -20,14 +20,14 @@ func TestALossIsNoCancellation_R12_R14(t *testing.T) {
 			return c.Do(ctx, "r", holdTTL, fn)
 		},
 		"DoAll": func(ctx context.Context, c *Client, fn func(context.Context) error) error {
-			return c.DoAll(ctx, []string{"r", "s"}, HoldOptions{TTL: holdTTL}, fn)
+			return c.All("r", "s").DoWith(ctx, HoldOptions{TTL: holdTTL}, fn)
 		},
 		"a Locker": func(ctx context.Context, c *Client, fn func(context.Context) error) error {
 			return c.RW("r").Write().DoWith(ctx, HoldOptions{TTL: holdTTL}, fn)
 		},
 		"a reentrant call": func(ctx context.Context, c *Client, fn func(context.Context) error) error {
 			return c.Do(ctx, "r", holdTTL, func(ctx context.Context) error {
-				return c.DoWith(ctx, "r", HoldOptions{TTL: holdTTL, Reentrant: true}, fn)
+				return c.Lock("r").DoWith(ctx, HoldOptions{TTL: holdTTL, Reentrant: true}, fn)
 			})
 		},
 		"another within it": func(ctx context.Context, c *Client, fn func(context.Context) error) error {
@@ -81,12 +81,13 @@ func TestAnEndOfTheFunctionsOwnContextIsReported_R14(t *testing.T) {
 			return within.Err()
 		}
 		for _, reentrant := range []bool{false, true} {
-			err := c.DoWith(t.Context(), "r", HoldOptions{TTL: time.Second}, func(ctx context.Context) error {
+			err := c.Lock("r").DoWith(t.Context(), HoldOptions{TTL: time.Second}, func(ctx context.Context) error {
 				if !reentrant {
 					return own(ctx)
 				}
-				return c.DoWith(ctx, "r", HoldOptions{TTL: time.Second, Reentrant: true}, own)
+				return c.Lock("r").DoWith(ctx, HoldOptions{TTL: time.Second, Reentrant: true}, own)
 			})
+
 			require.Equal(t, context.Canceled, err, "reentrant: %v", reentrant)
 		}
 	})

@@ -63,17 +63,19 @@ func TestNestedCallsBelowAReentrantOne_R14(t *testing.T) {
 			outer, _ = FromContext(ctx)
 			return c.Do(ctx, "b", time.Second, func(ctx context.Context) error {
 				inner, _ = FromContext(ctx)
-				return c.DoWith(ctx, "a", again, func(ctx context.Context) error {
+				return c.Lock("a").DoWith(ctx, again, func(ctx context.Context) error {
 					h, _ := FromContext(ctx)
 					require.Same(t, outer, h)
 					require.ErrorIs(t, c.Do(ctx, "b", time.Second, nothing), ErrNested)
-					return c.DoWith(ctx, "b", again, func(ctx context.Context) error {
+					return c.Lock("b").DoWith(ctx, again, func(ctx context.Context) error {
 						h, _ := FromContext(ctx)
 						require.Same(t, inner, h)
 						require.ErrorIs(t, c.Do(ctx, "a", time.Second, nothing), ErrNested)
 						return c.Do(ctx, "c", time.Second, func(context.Context) error { return nil })
 					})
+
 				})
+
 			})
 		}))
 	})
@@ -89,7 +91,7 @@ func TestNestedCallsOfAnotherClientAreReported_R14(t *testing.T) {
 		err := c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
 			start := time.Now()
 			require.ErrorIs(t, same.Do(ctx, "r", time.Second, nothing), ErrNested)
-			require.ErrorIs(t, same.DoWith(ctx, "r", HoldOptions{TTL: time.Second, Reentrant: true}, nothing), ErrNested)
+			require.ErrorIs(t, same.Lock("r").DoWith(ctx, HoldOptions{TTL: time.Second, Reentrant: true}, nothing), ErrNested)
 			require.Zero(t, time.Since(start), "no node was asked")
 			require.NoError(t, same.Do(ctx, "s", time.Second, nothing))
 			return elsewhere.Do(ctx, "r", time.Second, nothing)

@@ -42,8 +42,8 @@ type HoldOptions struct {
 	// empty at once that another client could have had the lock meanwhile. If
 	// zero, a missing key is a refusal.
 	Heal bool
-	// Reentrant makes DoWith and DoAll run their function under the hold that
-	// ctx comes from, if there is one on all of their resources that has not
+	// Reentrant makes DoWith run its function under the hold that
+	// ctx comes from, if there is one on all of its resources that has not
 	// ended. Then no node is asked, and the other options have no effect. The
 	// lock is released by the call that acquired it, after the functions that
 	// entered it have returned; Hold.Release does not wait for them, but ends
@@ -60,7 +60,12 @@ const defaultHoldTTL = 10 * time.Second
 // why. Nothing was sent.
 var ErrHoldOptions = errors.New("redlock: bad options for a hold")
 
-func (o HoldOptions) check(c *Client) (HoldOptions, error) {
+// check returns the options with their defaults, for a lock that is Alone or
+// not: see kind.Traits.
+func (o HoldOptions) check(c *Client, alone bool) (HoldOptions, error) {
+	if !alone && o.single() {
+		return o, errHoldForm
+	}
 	if o.TTL == 0 {
 		o.TTL = defaultHoldTTL
 		if c.config.MaxTTL > 0 {
@@ -94,3 +99,8 @@ func (o HoldOptions) bound() time.Duration {
 	}
 	return o.MaxHold
 }
+
+// single reports whether the options are for a hold on a single resource.
+func (o HoldOptions) single() bool { return o.MinHold != 0 || o.Heal }
+
+var errHoldForm = fmt.Errorf("%w: MinHold and Heal are for a plain lock on a single resource", ErrHoldOptions)

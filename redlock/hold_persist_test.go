@@ -40,13 +40,13 @@ func TestPersistByHandIsMended_R10(t *testing.T) {
 		take func() (*redlock.Hold, error)
 		keys []string
 	}{
-		"plain":   {func() (*redlock.Hold, error) { return c.TryHold(t.Context(), "plain", short) }, []string{"plain"}},
-		"fenced":  {func() (*redlock.Hold, error) { return fenced.TryHold(t.Context(), "fenced", short) }, []string{"fenced"}},
+		"plain":   {func() (*redlock.Hold, error) { return c.Lock("plain").TryHold(t.Context(), short) }, []string{"plain"}},
+		"fenced":  {func() (*redlock.Hold, error) { return fenced.Lock("fenced").TryHold(t.Context(), short) }, []string{"fenced"}},
 		"fair":    {func() (*redlock.Hold, error) { return c.Fair("fair").Hold(t.Context(), short) }, []string{"fair"}},
 		"waited":  {func() (*redlock.Hold, error) { return c.Hold(t.Context(), "waited", short) }, []string{"waited"}},
-		"several": {func() (*redlock.Hold, error) { return c.TryHoldAll(t.Context(), []string{"a", "b"}, short) }, []string{"a", "b"}},
+		"several": {func() (*redlock.Hold, error) { return c.All("a", "b").TryHold(t.Context(), short) }, []string{"a", "b"}},
 		"healing": {func() (*redlock.Hold, error) {
-			return c.TryHold(t.Context(), "healing", redlock.HoldOptions{TTL: short.TTL, Heal: true})
+			return c.Lock("healing").TryHold(t.Context(), redlock.HoldOptions{TTL: short.TTL, Heal: true})
 		}, []string{"healing"}},
 		"writer": {func() (*redlock.Hold, error) { return c.RW("w").Write().TryHold(t.Context(), short) }, []string{"w"}},
 		"reader": {func() (*redlock.Hold, error) { return c.RW("r").Read().TryHold(t.Context(), short) }, []string{"r:redlock:readers"}},
@@ -73,7 +73,7 @@ func TestPersistByHandIsMended_R10(t *testing.T) {
 	}
 
 	t.Run("a copy of a hold's lock was promised more", func(t *testing.T) {
-		h, err := c.TryHold(t.Context(), "current", short)
+		h, err := c.Lock("current").TryHold(t.Context(), short)
 		require.NoError(t, err)
 		longer, err := h.Current().Extend(t.Context(), 20*time.Second)
 		require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestPersistByHandIsMended_R10(t *testing.T) {
 		require.NoError(t, h.Release(t.Context()))
 	})
 	t.Run("the token was shown", func(t *testing.T) {
-		h, err := c.TryHold(t.Context(), "shown", short)
+		h, err := c.Lock("shown").TryHold(t.Context(), short)
 		require.NoError(t, err)
 		heir, err := fenced.Adopt("shown", h.Current().Token(), short.TTL, h.Until())
 		require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 
 // errReentrant is ErrHoldOptions for calls that return a Hold, which would have
 // two owners.
-var errReentrant = fmt.Errorf("%w: Reentrant is for DoWith and DoAll", ErrHoldOptions)
+var errReentrant = fmt.Errorf("%w: Reentrant is for DoWith", ErrHoldOptions)
 
 // reenter returns the innermost hold that ctx comes from and that has all
 // resources of a request, or nil. The caller must call leave.

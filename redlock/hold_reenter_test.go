@@ -18,7 +18,7 @@ func TestReentrantCalls(t *testing.T) {
 		again := HoldOptions{TTL: time.Second, Reentrant: true}
 		var depth func(ctx context.Context, n int) error
 		depth = func(ctx context.Context, n int) error {
-			return c.DoWith(ctx, "r", again, func(ctx context.Context) error {
+			return c.Lock("r").DoWith(ctx, again, func(ctx context.Context) error {
 				h, ok := FromContext(ctx)
 				require.True(t, ok)
 				require.Equal(t, "r", h.Resource())
@@ -33,14 +33,15 @@ func TestReentrantCalls(t *testing.T) {
 				}
 				return nil
 			})
+
 		}
 		require.Equal(t, errWork, depth(t.Context(), 0))
 		time.Sleep(5 * ms)
 		require.Zero(t, m.keys())
 		before := c.Stats()
-		require.NoError(t, c.DoWith(t.Context(), "r", again, func(ctx context.Context) error {
+		require.NoError(t, c.Lock("r").DoWith(t.Context(), again, func(ctx context.Context) error {
 			var inner context.Context
-			require.Equal(t, errWork, c.DoWith(ctx, "r", again, func(ctx context.Context) error {
+			require.Equal(t, errWork, c.Lock("r").DoWith(ctx, again, func(ctx context.Context) error {
 				inner = ctx
 				return depth(ctx, 0)
 			}))
@@ -51,12 +52,14 @@ func TestReentrantCalls(t *testing.T) {
 			_, err := other.TryAcquire(t.Context(), "r", time.Second)
 			require.Equal(t, ErrHeld, err, "it is renewed")
 
-			require.NoError(t, c.DoWith(ctx, "s", again, func(ctx context.Context) error {
-				require.NoError(t, c.DoWith(ctx, "r", again, func(context.Context) error { return nil }))
+			require.NoError(t, c.Lock("s").DoWith(ctx, again, func(ctx context.Context) error {
+				require.NoError(t, c.Lock("r").DoWith(ctx, again, func(context.Context) error { return nil }))
 				return nil
-			}), "another resource")
+			}),
+
+				"another resource")
 			require.EqualValues(t, 2, c.Stats().Attempts.Granted-before.Attempts.Granted)
-			require.ErrorIs(t, c.DoWith(ctx, "r", HoldOptions{TTL: time.Second}, nothing), ErrNested)
+			require.ErrorIs(t, c.Lock("r").DoWith(ctx, HoldOptions{TTL: time.Second}, nothing), ErrNested)
 			return nil
 		}))
 		time.Sleep(5 * ms)
@@ -64,7 +67,7 @@ func TestReentrantCalls(t *testing.T) {
 
 		_, err := c.Hold(t.Context(), "r", again)
 		require.ErrorIs(t, err, ErrHoldOptions)
-		_, err = c.TryHoldAll(t.Context(), []string{"r", "s"}, again)
+		_, err = c.All("r", "s").TryHold(t.Context(), again)
 		require.ErrorIs(t, err, ErrHoldOptions)
 	})
 }
@@ -80,31 +83,36 @@ func TestReentrantUnderAHold(t *testing.T) {
 		var ran atomic.Int32
 		done := make(chan error)
 		go func() {
-			done <- c.DoWith(h.Context(), "r", again, func(ctx context.Context) error {
+			done <- c.Lock("r").DoWith(h.Context(), again, func(ctx context.Context) error {
 				ran.Add(1)
 				<-ctx.Done()
 				return nil
 			})
+
 		}()
 		time.Sleep(100 * ms)
 		require.NoError(t, h.Release(t.Context()))
 		require.ErrorIs(t, <-done, ErrReleased)
-		require.NoError(t, c.DoWith(context.WithoutCancel(h.Context()), "r", again, func(ctx context.Context) error {
+		require.NoError(t, c.Lock("r").DoWith(context.WithoutCancel(h.Context()), again, func(ctx context.Context) error {
 			inner, _ := FromContext(ctx)
 			require.NotEqual(t, h.begun, inner.begun)
 			ran.Add(1)
 			return nil
-		}), "a hold of its own")
+		}),
+
+			"a hold of its own")
 		require.EqualValues(t, 2, ran.Load())
 
-		err = c.DoWith(t.Context(), "r", HoldOptions{TTL: time.Minute}, func(ctx context.Context) error {
-			return c.DoWith(ctx, "r", again, func(ctx context.Context) error {
+		err = c.Lock("r").DoWith(t.Context(), HoldOptions{TTL: time.Minute}, func(ctx context.Context) error {
+			return c.Lock("r").DoWith(ctx, again, func(ctx context.Context) error {
 				m.forget("r")
 				<-ctx.Done()
 				require.ErrorIs(t, context.Cause(ctx), ErrLost)
 				return nil
 			})
+
 		})
+
 		require.ErrorIs(t, err, ErrLost)
 	})
 }
@@ -117,7 +125,7 @@ func TestReentrantFunctionThatOutlivesTheOuterOne(t *testing.T) {
 		var working atomic.Int32
 		require.NoError(t, c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
 			for i := range 2 {
-				go c.DoWith(ctx, "r", HoldOptions{TTL: time.Second, Reentrant: true}, func(ctx context.Context) error {
+				go c.Lock("r").DoWith(ctx, HoldOptions{TTL: time.Second, Reentrant: true}, func(ctx context.Context) error {
 					working.Add(1)
 					<-ctx.Done()
 					_, err := other.TryAcquire(t.Context(), "r", time.Second)
@@ -126,6 +134,7 @@ func TestReentrantFunctionThatOutlivesTheOuterOne(t *testing.T) {
 					working.Add(-1)
 					return nil
 				})
+
 			}
 			time.Sleep(100 * ms)
 			return nil
@@ -148,23 +157,25 @@ func TestReentrantCallAfterTheOuterFunction_R14(t *testing.T) {
 		done := make(chan error, 1)
 		require.NoError(t, c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
 			under = context.WithoutCancel(ctx)
-			go c.DoWith(under, "r", again, func(context.Context) error {
+			go c.Lock("r").DoWith(under, again, func(context.Context) error {
 				time.Sleep(time.Second)
 				return nil
 			})
+
 			go func() {
 				time.Sleep(500 * ms)
-				done <- c.DoWith(under, "r", again, func(context.Context) error {
+				done <- c.Lock("r").DoWith(under, again, func(context.Context) error {
 					t.Error("entered")
 					return nil
 				})
+
 			}()
 			time.Sleep(100 * ms)
 			return nil
 		}))
 		require.ErrorIs(t, <-done, ErrNested)
 		own := false
-		require.NoError(t, c.DoWith(under, "r", again, func(context.Context) error {
+		require.NoError(t, c.Lock("r").DoWith(under, again, func(context.Context) error {
 			own = true
 			return nil
 		}))
@@ -183,10 +194,12 @@ func TestReentrantCallWithTooLittleValidity_R14(t *testing.T) {
 			}
 			time.Sleep(700 * ms)
 			require.NoError(t, ctx.Err())
-			require.ErrorIs(t, c.DoWith(ctx, "r", HoldOptions{Reentrant: true}, func(context.Context) error {
+			require.ErrorIs(t, c.Lock("r").DoWith(ctx, HoldOptions{Reentrant: true}, func(context.Context) error {
 				t.Error("it has started")
 				return nil
-			}), ErrExpired)
+			}),
+
+				ErrExpired)
 			for _, n := range m.nodes {
 				n.Resume()
 			}
@@ -203,10 +216,11 @@ func TestReentrantCallWithAnEndedContext(t *testing.T) {
 		require.NoError(t, c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
 			inner, cancel := context.WithCancelCause(ctx)
 			cancel(errWork)
-			err := c.DoWith(inner, "r", HoldOptions{Reentrant: true}, func(context.Context) error {
+			err := c.Lock("r").DoWith(inner, HoldOptions{Reentrant: true}, func(context.Context) error {
 				t.Error("it has started")
 				return nil
 			})
+
 			var cancelled *CancelledError
 			require.ErrorAs(t, err, &cancelled)
 			require.Equal(t, errWork, cancelled.Cause)
@@ -222,11 +236,11 @@ func TestReentrantOnSeveral(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		again := HoldOptions{TTL: time.Second, Reentrant: true}
-		require.NoError(t, c.DoAll(t.Context(), []string{"a", "b", "c"}, again, func(ctx context.Context) error {
-			require.NoError(t, c.DoWith(ctx, "b", again, nothing))
-			require.NoError(t, c.DoAll(ctx, []string{"c", "a"}, again, nothing))
-			require.ErrorIs(t, c.DoAll(ctx, []string{"c", "d"}, again, nothing), ErrNested)
-			require.NoError(t, c.DoAll(ctx, []string{"d", "e"}, again, nothing))
+		require.NoError(t, c.All("a", "b", "c").DoWith(t.Context(), again, func(ctx context.Context) error {
+			require.NoError(t, c.Lock("b").DoWith(ctx, again, nothing))
+			require.NoError(t, c.All("c", "a").DoWith(ctx, again, nothing))
+			require.ErrorIs(t, c.All("c", "d").DoWith(ctx, again, nothing), ErrNested)
+			require.NoError(t, c.All("d", "e").DoWith(ctx, again, nothing))
 			return nil
 		}))
 		time.Sleep(5 * ms)
@@ -247,7 +261,9 @@ func TestReentrantAmongKinds(t *testing.T) {
 		c := m.client(t, Config{})
 		again := HoldOptions{TTL: time.Second, Reentrant: true}
 		do := []func(context.Context, func(context.Context) error) error{
-			func(ctx context.Context, fn func(context.Context) error) error { return c.DoWith(ctx, "r", again, fn) },
+			func(ctx context.Context, fn func(context.Context) error) error {
+				return c.Lock("r").DoWith(ctx, again, fn)
+			},
 		}
 		for _, k := range []Locker{c.RW("r").Read(), c.RW("r").Write(), c.Semaphore("r", 2), c.Fair("r")} {
 			do = append(do, func(ctx context.Context, fn func(context.Context) error) error { return k.DoWith(ctx, again, fn) })
@@ -291,10 +307,10 @@ func TestAReentrantCallThatComesLateIsCancelled_R12_R14(t *testing.T) {
 		c := m.client(t, Config{})
 		for name, late := range map[string]func(context.Context) error{
 			"Reentrant": func(ctx context.Context) error {
-				return c.DoWith(ctx, "r", HoldOptions{TTL: time.Second, Reentrant: true}, nothing)
+				return c.Lock("r").DoWith(ctx, HoldOptions{TTL: time.Second, Reentrant: true}, nothing)
 			},
 			"all": func(ctx context.Context) error {
-				return c.DoAll(ctx, []string{"r"}, HoldOptions{TTL: time.Second, Reentrant: true}, nothing)
+				return c.All("r").DoWith(ctx, HoldOptions{TTL: time.Second, Reentrant: true}, nothing)
 			},
 			"plain":   func(ctx context.Context) error { return c.Do(ctx, "r", time.Second, nothing) },
 			"Acquire": func(ctx context.Context) error { return acquired(c.Acquire(ctx, "r", time.Second)) },

@@ -163,7 +163,7 @@ func TestASuspendWhileWaitingForAHold(t *testing.T) {
 		require.Zero(t, m.keys())
 
 		time.AfterFunc(ms, func() { s.slept.Add(int64(time.Minute)) })
-		_, err = c.TryHold(context.Background(), "r", HoldOptions{TTL: holdTTL})
+		_, err = c.Lock("r").TryHold(context.Background(), HoldOptions{TTL: holdTTL})
 		require.ErrorIs(t, err, ErrExpired)
 		time.Sleep(10 * ms)
 		require.Zero(t, m.keys())

@@ -44,7 +44,7 @@ func mustHold(t *testing.T, c *Client, resource string, o HoldOptions) *Hold {
 	if o.TTL == 0 {
 		o.TTL = holdTTL
 	}
-	h, err := c.TryHold(context.Background(), resource, o)
+	h, err := c.Lock(resource).TryHold(context.Background(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { h.keepNoMore() })
 	return h
@@ -543,7 +543,7 @@ func TestReleaseOnCloseWithAnEndedContext_R28(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 2 * releasesAtOnce {
 			wg.Go(func() {
-				_, err := c.TryHold(context.Background(), fmt.Sprint("r", i), HoldOptions{TTL: holdTTL})
+				_, err := c.Lock(fmt.Sprint("r", i)).TryHold(context.Background(), HoldOptions{TTL: holdTTL})
 				assert.NoError(t, err)
 			})
 		}
@@ -571,7 +571,7 @@ func TestCloseTakesNoNewLocks(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 2 * releasesAtOnce {
 			wg.Go(func() {
-				_, err := c.TryHold(context.Background(), fmt.Sprint("r", i), HoldOptions{TTL: holdTTL})
+				_, err := c.Lock(fmt.Sprint("r", i)).TryHold(context.Background(), HoldOptions{TTL: holdTTL})
 				assert.NoError(t, err)
 			})
 		}
@@ -613,7 +613,7 @@ func TestCloseAfterAHastyClose(t *testing.T) { // R28
 		var wg sync.WaitGroup
 		for i := range 8 * keeperBatch {
 			wg.Go(func() {
-				_, err := c.TryHold(context.Background(), fmt.Sprint("r", i), HoldOptions{TTL: holdTTL})
+				_, err := c.Lock(fmt.Sprint("r", i)).TryHold(context.Background(), HoldOptions{TTL: holdTTL})
 				if err != nil {
 					t.Error(err)
 				}

@@ -86,7 +86,7 @@ func TestNamesOfKeysBesideALock(t *testing.T) {
 				var errs []error
 				try := func(_ Lock, err error) { errs = append(errs, err) }
 				try(c.TryAcquire(t.Context(), name, time.Minute))
-				try(c.TryAcquireAll(t.Context(), []string{name, "y"}, time.Minute))
+				try(c.All(name, "y").TryAcquire(t.Context(), time.Minute))
 				try(c.Adopt(name, Token{1}, time.Minute, time.Now().Add(time.Minute)))
 				for _, k := range []Locker{c.RW(name).Read(), c.RW(name).Write(), c.Semaphore(name, 1), c.Fair(name)} {
 					try(k.TryAcquire(t.Context(), time.Minute))

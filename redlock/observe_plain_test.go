@@ -159,7 +159,7 @@ func tried(t *testing.T, m *memory, c *Client) (said []string) {
 	}
 	short(func(ctx context.Context) { _, err := c.TryAcquire(ctx, "a", time.Second); note(err) })
 	short(func(ctx context.Context) { _, err := c.Acquire(ctx, "b", time.Second); note(err) })
-	short(func(ctx context.Context) { _, err := c.AcquireAll(ctx, []string{"c", "d"}, time.Second); note(err) })
+	short(func(ctx context.Context) { _, err := c.All("c", "d").Acquire(ctx, time.Second); note(err) })
 	short(func(ctx context.Context) { _, err := c.Fair("e").Acquire(ctx, time.Second); note(err) })
 	short(func(ctx context.Context) { _, err := c.Semaphore("f", 2).Acquire(ctx, time.Second); note(err) })
 	short(func(ctx context.Context) {

@@ -42,9 +42,9 @@ func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
 
 	lock, err := c.TryAcquire(t.Context(), resource, time.Minute)
 	require.NoError(t, err)
-	several, err := c.TryAcquireAll(t.Context(), []string{resource + "a", resource + "b"}, time.Minute)
+	several, err := c.All(resource+"a", resource+"b").TryAcquire(t.Context(), time.Minute)
 	require.NoError(t, err)
-	hold, err := c.TryHold(t.Context(), resource+"c", HoldOptions{TTL: time.Minute})
+	hold, err := c.Lock(resource+"c").TryHold(t.Context(), HoldOptions{TTL: time.Minute})
 	require.NoError(t, err)
 	read, err := c.RW(resource+"d").Read().TryAcquire(t.Context(), time.Minute)
 	require.NoError(t, err)

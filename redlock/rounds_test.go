@@ -333,7 +333,7 @@ func (p *player) extendNext(args []string) error {
 
 func (p *player) acquire(ctx context.Context) (err error) {
 	if p.resources != nil {
-		p.lock, err = p.client.TryAcquireAll(ctx, p.resources, p.ttl)
+		p.lock, err = p.client.All(p.resources...).TryAcquire(ctx, p.ttl)
 		return err
 	}
 	p.lock, err = p.client.TryAcquire(ctx, resource, p.ttl)

@@ -167,7 +167,7 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 			return w, func() error { return lock.Release(t.Context()) }
 		},
 		"the lock of a hold that goes on": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
-			h, err := c.TryHold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second})
+			h, err := c.Lock("r").TryHold(t.Context(), HoldOptions{TTL: 10 * time.Second})
 			require.NoError(t, err)
 			return waits(t.Context(), c, "r"), func() error {
 				defer func() { _ = h.Release(context.Background()) }()
@@ -179,12 +179,12 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 			return waits(t.Context(), c, "r"), func() error { return lock.Release(t.Context()) }
 		},
 		"MinHold lasts": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
-			h, err := c.TryHold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second, MinHold: 40 * ms})
+			h, err := c.Lock("r").TryHold(t.Context(), HoldOptions{TTL: 10 * time.Second, MinHold: 40 * ms})
 			require.NoError(t, err)
 			return waits(t.Context(), c, "r"), func() error { return h.Release(t.Context()) }
 		},
 		"MaxHold is over": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
-			h, err := c.TryHold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second, MaxHold: 10 * ms})
+			h, err := c.Lock("r").TryHold(t.Context(), HoldOptions{TTL: 10 * time.Second, MaxHold: 10 * ms})
 			require.NoError(t, err)
 			return waits(t.Context(), c, "r"), func() error { return h.Release(t.Context()) }
 		},
@@ -642,7 +642,7 @@ func TestACallerIsHandedALockAfterItsAttempt(t *testing.T) {
 func TestCloseLeavesAHandedHold_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{ReleaseOnClose: true})
-		h, err := c.TryHold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second})
+		h, err := c.Lock("r").TryHold(t.Context(), HoldOptions{TTL: 10 * time.Second})
 		require.NoError(t, err)
 		require.True(t, h.own.hand(tenureKept, 10*time.Second))
 		require.NoError(t, c.Close(t.Context()))

@@ -25,7 +25,7 @@ func acquirings() map[string]acquiring {
 			return c.Acquire(ctx, "r", ttl)
 		},
 		"several": func(ctx context.Context, c *Client, ttl time.Duration) (Lock, error) {
-			return c.AcquireAll(ctx, []string{"r", "s"}, ttl)
+			return c.All("r", "s").Acquire(ctx, ttl)
 		},
 		"writers":    locker(func(c *Client) Locker { return c.RW("r").Write() }),
 		"fair":       locker(func(c *Client) Locker { return c.Fair("r") }),
@@ -157,7 +157,7 @@ func TestALockIsHandedToThoseThatWantIt(t *testing.T) {
 	require.NotEqual(t, set("a, b", "c"), set("a", "b, c"))
 	require.NotEqual(t, set(`a" "b`, "c"), set("a", `b" "c`))
 	keys := map[kind.Key]bool{}
-	for _, l := range []Locker{c.all([]string{"r"}), c.RW("r").Read(), c.RW("r").Write(), c.Fair("r"), c.Semaphore("r", 1), c.Semaphore("r", 2)} {
+	for _, l := range []Locker{c.Lock("r"), c.RW("r").Read(), c.RW("r").Write(), c.Fair("r"), c.Semaphore("r", 1), c.Semaphore("r", 2)} {
 		key := l.kind.Key(l.name)
 		require.Equal(t, key, kind.Waiting(l.kind).Key(l.name))
 		require.False(t, keys[key], fmt.Sprint(key))

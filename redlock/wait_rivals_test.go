@@ -18,7 +18,7 @@ import (
 var rivalKinds = map[string]func(ctx context.Context, c *Client) (Lock, error){
 	"plain": func(ctx context.Context, c *Client) (Lock, error) { return c.Acquire(ctx, "r", time.Minute) },
 	"all": func(ctx context.Context, c *Client) (Lock, error) {
-		return c.AcquireAll(ctx, []string{"r", "s"}, time.Minute)
+		return c.All("r", "s").Acquire(ctx, time.Minute)
 	},
 	"write": func(ctx context.Context, c *Client) (Lock, error) { return c.RW("r").Write().Acquire(ctx, time.Minute) },
 	"permits": func(ctx context.Context, c *Client) (Lock, error) {

@@ -103,7 +103,7 @@ func TestAWaiterWithAPrefixIsTold_R11(t *testing.T) {
 		a, b := m.client(t, Config{Prefix: "lock:"}), m.client(t, Config{Prefix: "lock:"})
 		for _, wait := range []func() (Lock, error){
 			func() (Lock, error) { return b.Acquire(t.Context(), "r", time.Minute) },
-			func() (Lock, error) { return b.AcquireAll(t.Context(), []string{"r", "s"}, time.Minute) },
+			func() (Lock, error) { return b.All("r", "s").Acquire(t.Context(), time.Minute) },
 		} {
 			held := mustAcquire(t, a, "r", time.Minute)
 			w := &waiting{done: make(chan struct{})}
@@ -655,12 +655,12 @@ func TestWaitingStopsItsLookout_R26(t *testing.T) {
 			requireFree := leaveOneLookout(t, b)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := b.AcquireAll(ctx, resources, 5*time.Second)
+			_, err := b.All(resources...).Acquire(ctx, 5*time.Second)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			requireFree("the context ended")
 			time.AfterFunc(time.Second, func() { assert.NoError(t, x.Release(t.Context())) })
 			time.AfterFunc(2*time.Second, func() { assert.NoError(t, y.Release(t.Context())) })
-			lock, err := b.AcquireAll(t.Context(), resources, 5*time.Second)
+			lock, err := b.All(resources...).Acquire(t.Context(), 5*time.Second)
 			require.NoError(t, err)
 			requireFree("granted")
 			require.NoError(t, lock.Release(t.Context()))

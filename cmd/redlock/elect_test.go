@@ -82,7 +82,7 @@ func TestElectRunsOneCommand(t *testing.T) {
 func TestElectSignalBetweenTheElectionAndTheStart(t *testing.T) {
 	t.Parallel()
 	servers, _ := masters(t, 3)
-	hold, err := client(t, servers).TryHold(t.Context(), "r", redlock.HoldOptions{TTL: time.Minute})
+	hold, err := client(t, servers).Lock("r").TryHold(t.Context(), redlock.HoldOptions{TTL: time.Minute})
 	require.NoError(t, err)
 	never := filepath.Join(t.TempDir(), "never")
 	path, err := look("touch")

@@ -173,9 +173,9 @@ func (c *runCommand) holders(client *redlock.Client) (try, wait holder) {
 		k = client.Fair(c.Resource)
 	default:
 		return func(ctx context.Context, o redlock.HoldOptions) (*redlock.Hold, error) {
-				return client.TryHoldAll(ctx, c.resources(), o)
+				return client.All(c.resources()...).TryHold(ctx, o)
 			}, func(ctx context.Context, o redlock.HoldOptions) (*redlock.Hold, error) {
-				return client.HoldAll(ctx, c.resources(), o)
+				return client.All(c.resources()...).Hold(ctx, o)
 			}
 	}
 	return k.TryHold, k.Hold

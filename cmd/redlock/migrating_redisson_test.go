@@ -79,7 +79,7 @@ var redissonPorts = map[string]func(p *port){
 	"`lock.tryLock()`": func(p *port) {
 		p.ok(p.mine.TryAcquire(p.Context(), "r", time.Minute))
 		p.held(p.other.TryAcquire(p.Context(), "r", time.Minute))
-		_, err := p.other.TryHold(p.Context(), "r", redlock.HoldOptions{TTL: time.Minute})
+		_, err := p.other.Lock("r").TryHold(p.Context(), redlock.HoldOptions{TTL: time.Minute})
 		p.held(redlock.Lock{}, err)
 	},
 	"`lock.tryLock(100, 10, SECONDS)`": func(p *port) {
@@ -117,16 +117,19 @@ var redissonPorts = map[string]func(p *port){
 	"a thread may lock what it holds": func(p *port) {
 		o := redlock.HoldOptions{TTL: time.Minute, Reentrant: true}
 		entered := 0
-		err := p.mine.DoWith(p.Context(), "r", o, func(ctx context.Context) error {
+		err := p.mine.Lock("r").DoWith(p.Context(), o, func(ctx context.Context) error {
 			entered++
 			p.held(p.mine.TryAcquire(ctx, "r", time.Minute))
-			return p.mine.DoWith(ctx, "r", o, func(ctx context.Context) error {
-				return p.mine.DoAll(ctx, []string{"r"}, o, func(context.Context) error {
+			return p.mine.Lock("r").DoWith(ctx, o, func(ctx context.Context) error {
+				return p.mine.All("r").DoWith(ctx, o, func(context.Context) error {
 					entered++
 					return nil
 				})
+
 			})
+
 		})
+
 		require.NoError(p, err)
 		require.Equal(p, 2, entered)
 	},
@@ -168,15 +171,15 @@ var redissonPorts = map[string]func(p *port){
 	},
 	"`getMultiLock` over names on one server": func(p *port) {
 		names := []string{"q", "r"}
-		lock := p.ok(p.mine.AcquireAll(p.Context(), names, time.Minute))
+		lock := p.ok(p.mine.All(names...).Acquire(p.Context(), time.Minute))
 		p.held(p.other.TryAcquire(p.Context(), "r", time.Minute))
-		p.held(p.other.TryAcquireAll(p.Context(), []string{"p", "q"}, time.Minute))
+		p.held(p.other.All("p", "q").TryAcquire(p.Context(), time.Minute))
 		p.ok(p.other.TryAcquire(p.Context(), "p", time.Minute))
 		require.NoError(p, lock.Release(p.Context()))
-		hold, err := p.mine.HoldAll(p.Context(), names, redlock.HoldOptions{TTL: time.Minute})
+		hold, err := p.mine.All(names...).Hold(p.Context(), redlock.HoldOptions{TTL: time.Minute})
 		require.NoError(p, err)
 		require.NoError(p, hold.Release(p.Context()))
-		require.NoError(p, p.mine.DoAll(p.Context(), names, redlock.HoldOptions{TTL: time.Minute}, func(ctx context.Context) error { return ctx.Err() }))
+		require.NoError(p, p.mine.All(names...).DoWith(p.Context(), redlock.HoldOptions{TTL: time.Minute}, func(ctx context.Context) error { return ctx.Err() }))
 	},
 	"`getMultiLock` over servers, `getRedLock` (deprecated)": func(p *port) {
 		p.ok(p.mine.Acquire(p.Context(), "r", time.Minute))

@@ -739,7 +739,7 @@ func TestRunThatLosesItsLockBeforeTheStart_R15(t *testing.T) {
 	t.Parallel()
 	servers, _ := masters(t, 3)
 	locker := client(t, servers)
-	hold, err := locker.TryHold(context.Background(), "r", redlock.HoldOptions{TTL: time.Second})
+	hold, err := locker.Lock("r").TryHold(context.Background(), redlock.HoldOptions{TTL: time.Second})
 	require.NoError(t, err)
 	for _, s := range servers {
 		_, err := s.Do("SET", "r", "another's")

@@ -88,15 +88,15 @@ func New(client *redlock.Client, options Options) (*Locker, error) {
 // errors are those of redlock.Client.Hold.
 func (l *Locker) Lock(ctx context.Context, name string) error {
 	l.called(ctx)
-	return l.lock(ctx, name, l.client.Hold)
+	return l.lock(ctx, name, redlock.Locker.Hold)
 }
 
 // TryLock asks once and reports whether it acquired the lock. A lock held by
 // another client is not an error; the errors are those of
-// redlock.Client.TryHold without redlock.ErrHeld.
+// redlock.Locker.TryHold without redlock.ErrHeld.
 func (l *Locker) TryLock(ctx context.Context, name string) (bool, error) {
 	l.called(ctx)
-	err := l.lock(ctx, name, l.client.TryHold)
+	err := l.lock(ctx, name, redlock.Locker.TryHold)
 	if errors.Is(err, redlock.ErrHeld) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return false, nil
 	}
@@ -109,11 +109,11 @@ func (l *Locker) called(ctx context.Context) {
 	door.Must(ctx != nil, "certmagiclock: the context is nil")
 }
 
-type holder func(ctx context.Context, resource string, options redlock.HoldOptions) (*redlock.Hold, error)
+type holder func(redlock.Locker, context.Context, redlock.HoldOptions) (*redlock.Hold, error)
 
 func (l *Locker) lock(ctx context.Context, name string, take holder) error {
 	r := resource.Name(l.prefix, name)
-	hold, err := take(ctx, r, l.hold)
+	hold, err := take(l.client.Lock(r), ctx, l.hold)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func ended(h *redlock.Hold) bool { return h.Err() != nil }
 // thirty days, and would get no certificate in that time if the lock stayed
 // lost. If the lock is granted again, certmagic checks whether another process
 // has done the work meanwhile. If it is not granted, the error is
-// redlock.ErrLost and that of redlock.Client.TryHold (redlock.ErrHeld if another
+// redlock.ErrLost and that of redlock.Locker.TryHold (redlock.ErrHeld if another
 // process holds the lock now). It is redlock.ErrNotHeld if the lock was never
 // locked here.
 func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
@@ -187,7 +187,7 @@ func (l *Locker) RenewLockLease(ctx context.Context, name string, _ time.Duratio
 	}
 	why := holds[0].Err()
 	_ = holds[0].Release(ctx) // deletes what is left on the nodes; the loss is already known
-	hold, err := l.client.TryHold(ctx, r, l.hold)
+	hold, err := l.client.Lock(r).TryHold(ctx, l.hold)
 	if err != nil {
 		text := "certmagiclock: the lock was lost, and cannot be acquired again: " + errtext.Text(err)
 		return errtext.Wrap(text, why, err)

@@ -46,7 +46,7 @@ type Options struct {
 	// ran it, unless the job has panicked. err is nil if the job ran here and
 	// returned nil while it held its lock. It is redlock.ErrHeld if the job
 	// runs in another process, or still runs since an earlier time; other
-	// errors of redlock.Client.TryHold say that this process did not run it, so
+	// errors of redlock.Locker.TryHold say that this process did not run it, so
 	// that this run is lost unless another process got the lock. Else the job
 	// ran here, and err joins what it returned, redlock.ErrLost if the lock was
 	// lost meanwhile, so that another process may have run it too, and the
@@ -178,5 +178,5 @@ func (j *Job) under(hold *redlock.Hold, run func(context.Context) error) (err er
 	// The context that this passes on reads the clocks (R15).
 	options := j.locker.hold
 	options.Reentrant = true
-	return j.locker.client.DoWith(both, hold.Resource(), options, run)
+	return j.locker.client.Lock(hold.Resource()).DoWith(both, options, run)
 }

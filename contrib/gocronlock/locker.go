@@ -43,7 +43,7 @@ func NewLocker[L Unlocker](client *redlock.Client, options Options) (*Locker[L],
 // Lock acquires the lock for the job of that name. It does not wait for another
 // scheduler to release it, since the job runs there. So the usual error is
 // redlock.ErrHeld, which gocron passes to its AfterLockError listeners. The
-// other errors are those of redlock.Client.TryHold; after them this run of the
+// other errors are those of redlock.Locker.TryHold; after them this run of the
 // job is lost, unless another scheduler gets the lock. The lock renews itself
 // until it is unlocked.
 //

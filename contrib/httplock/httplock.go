@@ -54,7 +54,7 @@ type Options struct {
 	// Retry-After is set already. err is redlock.ErrHeld by errors.Is if
 	// another request with the key is being handled, and perhaps a
 	// *redlock.HeldError with the Owner that does it; otherwise it is
-	// one of the other errors of redlock.Client.DoWith. If nil, the answer is
+	// one of the other errors of redlock.Locker.DoWith. If nil, the answer is
 	// 409 (Conflict) for ErrHeld and 503 (Service Unavailable) for others, with
 	// no particulars.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
@@ -124,14 +124,15 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	called := false
-	err := h.client.DoWith(r.Context(), resource.Name(o.Prefix, key), redlock.HoldOptions{TTL: o.TTL, MaxWait: o.Wait},
+	err := h.client.Lock(resource.Name(o.Prefix, key)).DoWith(r.Context(), redlock.HoldOptions{TTL: o.TTL, MaxWait: o.Wait},
 		func(ctx context.Context) error {
 			called = true
 			inner := r.WithContext(ctx)
-			defer func() { r.MultipartForm = inner.MultipartForm }() // net/http removes its files
+			defer func() { r.MultipartForm = inner.MultipartForm }()
 			h.next.ServeHTTP(w, inner)
 			return nil
 		})
+
 	switch {
 	case err == nil:
 	case !called:

@@ -164,7 +164,7 @@ func TestSpansAreUTF8(t *testing.T) {
 // hold.
 func TestSpansOfWhatGoesWrong(t *testing.T) {
 	spans := recorded(t, Options{}, func(ctx context.Context, d *redlocktest.Deployment, c *redlock.Client) {
-		hold, err := c.TryHold(ctx, resource, redlock.HoldOptions{TTL: 10 * time.Second})
+		hold, err := c.Lock(resource).TryHold(ctx, redlock.HoldOptions{TTL: 10 * time.Second})
 		require.NoError(t, err)
 		d.Node(0).Stop()
 		d.Node(1).Stop()

@@ -44,11 +44,11 @@ func (w *worker) fence(random *rand.Rand, client *redlock.Client, caller int, re
 	case 0:
 		options := redlock.HoldOptions{TTL: 600*time.Millisecond + randomTime(random, w.maxTTL-600*time.Millisecond)}
 		options.Heal = len(resources) == 1
-		w.hold(random, w.bid(caller, resources...), func(ctx context.Context) (*redlock.Hold, error) { return client.HoldAll(ctx, resources, options) }, randomTime(random, 500*time.Millisecond))
+		w.hold(random, w.bid(caller, resources...), func(ctx context.Context) (*redlock.Hold, error) { return client.All(resources...).Hold(ctx, options) }, randomTime(random, 500*time.Millisecond))
 	case 1, 2, 3:
-		w.compete(ctx, random, caller, resources, client.TryAcquireAll)
+		w.compete(ctx, random, caller, resources, trying(client))
 	default:
-		w.compete(ctx, random, caller, resources, client.AcquireAll)
+		w.compete(ctx, random, caller, resources, waiting(client))
 	}
 }
 

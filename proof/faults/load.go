@@ -95,12 +95,12 @@ func (w *worker) loadContended(caller int) {
 		}
 		patience := 50*time.Millisecond + randomTime(random, 500*time.Millisecond)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		acquire := w.push.AcquireAll
+		acquire := waiting(w.push)
 		switch caller % 4 {
 		case 2:
-			acquire = w.poll.AcquireAll
+			acquire = waiting(w.poll)
 		case 3:
-			acquire = w.push.TryAcquireAll
+			acquire = trying(w.push)
 		}
 		w.compete(ctx, random, caller, []string{resource}, acquire)
 		cancel()
@@ -121,9 +121,9 @@ func (w *worker) loadCancelled(caller int) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		stop := time.AfterFunc(randomTime(random, 2*time.Millisecond), cancel)
-		acquire := w.push.TryAcquireAll
+		acquire := trying(w.push)
 		if caller%2 == 0 {
-			acquire = w.poll.AcquireAll
+			acquire = waiting(w.poll)
 		}
 		w.compete(ctx, random, caller, []string{resource}, acquire)
 		stop.Stop()
@@ -132,6 +132,19 @@ func (w *worker) loadCancelled(caller int) {
 }
 
 type acquirer = func(ctx context.Context, resources []string, ttl time.Duration) (redlock.Lock, error)
+
+// trying and waiting are the acquirers that make one attempt, and that wait.
+func trying(c *redlock.Client) acquirer {
+	return func(ctx context.Context, resources []string, ttl time.Duration) (redlock.Lock, error) {
+		return c.All(resources...).TryAcquire(ctx, ttl)
+	}
+}
+
+func waiting(c *redlock.Client) acquirer {
+	return func(ctx context.Context, resources []string, ttl time.Duration) (redlock.Lock, error) {
+		return c.All(resources...).Acquire(ctx, ttl)
+	}
+}
 
 // A bid is an attempt for a lock on contended resources, as the history has it.
 type bid struct {

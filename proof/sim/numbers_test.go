@@ -142,13 +142,13 @@ func (k *worker) lockAll() {
 	ctx, cancel := k.patience(300 * ms)
 	defer cancel()
 	var lock redlock.Lock
-	name, most, errs, acquire := "TryAcquireAll", time.Duration(0), attemptErrors, p.client.TryAcquireAll
+	name, most, errs, acquire := "TryAcquireAll", time.Duration(0), attemptErrors, p.client.All(resources...).TryAcquire
 	if k.random.IntN(2) == 0 {
-		name, most, errs, acquire = "AcquireAll", waitForCtx, acquireErrors, p.client.AcquireAll
+		name, most, errs, acquire = "AcquireAll", waitForCtx, acquireErrors, p.client.All(resources...).Acquire
 	}
 	start := time.Now()
 	err := k.call(name, most, ctx, errs, func() (err error) {
-		lock, err = acquire(ctx, resources, ttl)
+		lock, err = acquire(ctx, ttl)
 		return err
 	})
 	if err != nil {

@@ -256,7 +256,7 @@ func (w *world) end() {
 // ReleaseOnClose promises must be true on every master.
 func (w *world) closeHolding(p *process) {
 	resource := "held by " + p.name
-	_, err := p.client.TryHold(context.Background(), resource, redlock.HoldOptions{TTL: w.draw.longest})
+	_, err := p.client.Lock(resource).TryHold(context.Background(), redlock.HoldOptions{TTL: w.draw.longest})
 	p.close()
 	if err != nil || !p.config.ReleaseOnClose {
 		return

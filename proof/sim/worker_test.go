@@ -219,7 +219,7 @@ func (k *worker) hold(resource string) {
 	start := time.Now()
 	if k.random.IntN(2) == 0 {
 		err = k.call("TryHold", 0, ctx, attemptErrors, func() (err error) {
-			h, err = p.client.TryHold(ctx, resource, o)
+			h, err = p.client.Lock(resource).TryHold(ctx, o)
 			return err
 		})
 	} else {
@@ -293,7 +293,7 @@ func (k *worker) do(resource string) {
 	var own error // the function's
 	o := k.holdOptions()
 	o.MinHold = 0 // hold tests MinHold
-	err := p.client.DoWith(ctx, resource, o, func(ctx context.Context) error {
+	err := p.client.Lock(resource).DoWith(ctx, o, func(ctx context.Context) error {
 		own = errWork
 		if h, ok := redlock.FromContext(ctx); ok && p.config.Fenced {
 			w.referee.ordered(k, resource, start, h.Current().Fence())
@@ -307,6 +307,7 @@ func (k *worker) do(resource string) {
 		}
 		return own
 	})
+
 	switch {
 	case p.isDead():
 	case own != nil && ctx.Err() == nil && errors.Is(err, context.Canceled):

@@ -352,13 +352,14 @@ func TestStepDownFromWithinAReentrantFunction(t *testing.T) {
 		err := c.Do(t.Context(), "around", electionTTL, func(ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
 			return e.Run(ctx, func(ctx context.Context, _ uint64) error {
-				return c.DoWith(ctx, "around", redlock.HoldOptions{Reentrant: true}, func(ctx context.Context) error {
+				return c.Lock("around").DoWith(ctx, redlock.HoldOptions{Reentrant: true}, func(ctx context.Context) error {
 					defer cancel()
 					limited, done := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 					defer done()
 					require.NoError(t, e.StepDown(limited))
 					return nil
 				})
+
 			})
 		})
 		require.ErrorIs(t, err, context.Canceled)
@@ -492,13 +493,14 @@ func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
 				var done, overstayed journal[TermInfo]
 				stop := make(chan error, 1)
 				r := stand(t, c, Options{TermDone: done.add, Overstay: overstayed.add}, func(ctx context.Context) error {
-					go c.DoWith(ctx, "e", redlock.HoldOptions{Reentrant: true}, func(ctx context.Context) error {
+					go c.Lock("e").DoWith(ctx, redlock.HoldOptions{Reentrant: true}, func(ctx context.Context) error {
 						working.Store(true)
 						<-ctx.Done()
 						time.Sleep(2 * electionTTL)
 						working.Store(false)
 						return nil
 					})
+
 					select {
 					case err := <-stop:
 						return err
@@ -542,11 +544,12 @@ func TestElectionLostAfterItsFunction_R14(t *testing.T) {
 		c := m.candidate(t, "a")
 		err := elect(t, c, "e", Options{}).Run(t.Context(), func(ctx context.Context, _ uint64) error {
 			entered := make(chan struct{})
-			go c.DoWith(context.WithoutCancel(ctx), "e", redlock.HoldOptions{Reentrant: true}, func(ctx context.Context) error {
+			go c.Lock("e").DoWith(context.WithoutCancel(ctx), redlock.HoldOptions{Reentrant: true}, func(ctx context.Context) error {
 				close(entered)
 				<-ctx.Done()
 				return nil
 			})
+
 			<-entered
 			m.Forget("e")
 			return errWork

@@ -98,14 +98,6 @@ func (f *flags) validateKind() error {
 	return nil
 }
 
-// An allLocker acquires locks on several resources.
-type allLocker[L bench.Lease] interface {
-	TryAcquireAll(ctx context.Context, resources []string, ttl time.Duration) (L, error)
-	AcquireAll(ctx context.Context, resources []string, ttl time.Duration) (L, error)
-}
-
-var _ allLocker[redlock.Lock] = (*redlock.Client)(nil)
-
 // pick chooses the resources of the next attempt.
 func (c *caller[L]) pick() {
 	c.reads = c.flags.Kind.rw && c.random.IntN(100) < c.flags.Kind.reads
@@ -142,9 +134,7 @@ func (c *caller[L]) add(i int) {
 // once and again are TryAcquire and Acquire of what was picked.
 func (c *caller[L]) once(ctx context.Context) (L, error) {
 	switch k := c.flags.Kind; {
-	case k.several > 0:
-		return any(c.locker).(allLocker[L]).TryAcquireAll(ctx, c.names, c.flags.TTL)
-	case c.form != records.PlainForm:
+	case k.several > 0, c.form != records.PlainForm:
 		return leaseOf[L](c.kindred().TryAcquire(ctx, c.flags.TTL))
 	}
 	return c.locker.TryAcquire(ctx, c.resources[c.picked[0]], c.flags.TTL)
@@ -152,9 +142,7 @@ func (c *caller[L]) once(ctx context.Context) (L, error) {
 
 func (c *caller[L]) again(ctx context.Context) (L, error) {
 	switch k := c.flags.Kind; {
-	case k.several > 0:
-		return any(c.locker).(allLocker[L]).AcquireAll(ctx, c.names, c.flags.TTL)
-	case c.form != records.PlainForm:
+	case k.several > 0, c.form != records.PlainForm:
 		return leaseOf[L](c.kindred().Acquire(ctx, c.flags.TTL))
 	}
 	return c.locker.Acquire(ctx, c.resources[c.picked[0]], c.flags.TTL)
@@ -162,6 +150,7 @@ func (c *caller[L]) again(ctx context.Context) (L, error) {
 
 // A kindLocker has the kinds of locks that are no plain ones.
 type kindLocker interface {
+	All(names ...string) redlock.Locker
 	Fair(name string) redlock.Locker
 	Semaphore(name string, permits int) redlock.Locker
 	RW(name string) redlock.RWLock
@@ -173,6 +162,8 @@ var _ kindLocker = (*redlock.Client)(nil)
 func (c *caller[L]) kindred() redlock.Locker {
 	client, name := any(c.locker).(kindLocker), c.resources[c.picked[0]]
 	switch k := c.flags.Kind; {
+	case k.several > 0:
+		return client.All(c.names...)
 	case k.fair:
 		return client.Fair(name)
 	case k.rw && c.reads:

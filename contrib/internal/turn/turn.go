@@ -52,7 +52,7 @@ func Take(ctx context.Context, client *redlock.Client, resource string, o redloc
 	most := max(1, min(cmp.Or(o.MinHold, defaultMinHold)/2, patienceMost))
 	for spread := time.Duration(2); ; spread *= 2 {
 		asked := time.Now()
-		hold, err := client.TryHold(ctx, resource, o)
+		hold, err := client.Lock(resource).TryHold(ctx, o)
 		if !errors.Is(err, redlock.ErrHeld) || ctx.Err() != nil {
 			return hold, err
 		}

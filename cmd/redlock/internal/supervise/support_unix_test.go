@@ -30,7 +30,7 @@ func held(t *testing.T, ttl time.Duration) *redlock.Hold {
 	client := redlocktest.New(t, 3).Client(t, func(c *redlock.Config) {
 		c.NodeTimeout, c.MaxTTL, c.Forgetful = patience, 0, true
 	})
-	hold, err := client.TryHold(t.Context(), "r", redlock.HoldOptions{TTL: ttl})
+	hold, err := client.Lock("r").TryHold(t.Context(), redlock.HoldOptions{TTL: ttl})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = hold.Release(context.Background()) })
 	return hold
