@@ -286,7 +286,7 @@ func TestALockThatOneClockSaysHasEnded(t *testing.T) {
 func TestResourcesAreACopy(t *testing.T) {
 	c := encoding(Config{})
 	for _, names := range [][]string{{"a"}, {"a", "b"}} {
-		l := c.wanted(c.all(names).kind, "a", time.Second)
+		l := c.wanted(c.All(names...).kind, "a", time.Second)
 		l.Resources()[0] = "c"
 		require.Equal(t, names, l.Resources())
 	}
