@@ -23,7 +23,7 @@ type Conn struct {
 	polled  polled // set while a Poller has the connection
 
 	input
-	output
+	output output
 
 	mu    sync.Mutex                 // guards the following
 	queue *bytebufferpool.ByteBuffer // for the writer; nil if empty
@@ -92,7 +92,7 @@ func newConn(l link, addr string, hidden secrets, limits resp.Limits, backlog in
 		done: make(chan struct{}),
 	}
 	_, c.arrived.plain = l.(*socket)
-	c.writer.Go(c.writeBacklog)
+	c.output.writer.Go(c.writeBacklog)
 	return c
 }
 
@@ -172,7 +172,7 @@ func (c *Conn) Shutdown() error {
 func (c *Conn) Close() error {
 	c.made()
 	err := c.Shutdown()
-	c.writer.Wait()
+	c.output.writer.Wait()
 	c.freeing.Do(c.link.free)
 	return err
 }

@@ -48,7 +48,7 @@ func TestBreakWakesFillAndWriter(t *testing.T) {
 		c.Break(errTest)
 		c.Break(io.ErrUnexpectedEOF)
 		wg.Wait()
-		c.writer.Wait()
+		c.output.writer.Wait()
 
 		var e *Error
 		require.ErrorAs(t, filled, &e)
@@ -171,11 +171,11 @@ func TestBacklogShrinks(t *testing.T) {
 		_, err := io.ReadFull(peer, make([]byte, maxPiece))
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.EqualValues(t, 2*maxPiece, c.pending.Load())
+		assert.EqualValues(t, 2*maxPiece, c.output.pending.Load())
 		require.NoError(t, c.Send(make([]byte, maxPiece)))
 		go io.Copy(io.Discard, peer)
 		synctest.Wait()
-		assert.Zero(t, c.pending.Load())
+		assert.Zero(t, c.output.pending.Load())
 		assert.NoError(t, c.Err())
 	})
 }

@@ -103,7 +103,7 @@ func TestPolledPartialWrites(t *testing.T) {
 
 			var sent []byte
 			atOnce(t, "Send", func() { sent = sendNumbers(t, c, 3<<20) })
-			require.Positive(t, c.pending.Load(), "else nothing is tested")
+			require.Positive(t, c.output.pending.Load(), "else nothing is tested")
 			roundTrips(t, other, echo, p.received[1], 200)
 
 			var got bytes.Buffer
@@ -113,7 +113,7 @@ func TestPolledPartialWrites(t *testing.T) {
 			roundTrips(t, other, echo, p.received[1], 200)
 			wg.Wait()
 			assert.True(t, bytes.Equal(sent, got.Bytes()), "%d bytes of %d", got.Len(), len(sent))
-			eventually(t, func() bool { return c.pending.Load() == 0 })
+			eventually(t, func() bool { return c.output.pending.Load() == 0 })
 			assert.Positive(t, p.room.Load())
 
 			// While no writer waits for room, no event reports room, though the
@@ -125,7 +125,7 @@ func TestPolledPartialWrites(t *testing.T) {
 				_, err := io.ReadFull(theirs, make([]byte, len("direct again")))
 				require.NoError(t, err)
 			}
-			assert.Zero(t, c.pending.Load())
+			assert.Zero(t, c.output.pending.Load())
 			roundTrips(t, other, echo, p.received[1], 1) // so that the poller has looked since then
 			assert.Equal(t, before, p.room.Load())
 		})
@@ -205,7 +205,7 @@ func TestPolledSendStaysBehindTheBacklog_R16(t *testing.T) {
 				}
 			}
 		})
-		eventually(t, func() bool { return c.pending.Load() == 0 })
+		eventually(t, func() bool { return c.output.pending.Load() == 0 })
 		done.Store(true)
 		p.Kick()
 		polls.Wait()
@@ -227,7 +227,7 @@ func TestPolledWriterIsResumedEachTime(t *testing.T) {
 			_, err := io.ReadFull(theirs, got)
 			require.NoError(t, err, "round %d: the writer was left waiting", round)
 			require.True(t, bytes.Equal(sent, got))
-			eventually(t, func() bool { return c.pending.Load() == 0 })
+			eventually(t, func() bool { return c.output.pending.Load() == 0 })
 		}
 	}
 }
@@ -244,7 +244,7 @@ func TestPolledBacklogIsBounded(t *testing.T) {
 			if err = c.Send(make([]byte, 4<<10)); err != nil {
 				break
 			}
-			most = max(most, c.pending.Load())
+			most = max(most, c.output.pending.Load())
 		}
 		assert.ErrorIs(t, err, ErrStalled)
 		// Over TLS, more is queued than is sent: each record has a header and a
@@ -271,7 +271,7 @@ func TestPolledBatchAboveTheBound_R26(t *testing.T) {
 					sent = append(sent, batch...)
 					require.NoError(t, c.Send(batch))
 				}
-				for left && c.pending.Load() == 0 {
+				for left && c.output.pending.Load() == 0 {
 					send(1 << 10)
 				}
 				send(1 << 20)
@@ -279,7 +279,7 @@ func TestPolledBatchAboveTheBound_R26(t *testing.T) {
 				_, err := io.ReadFull(theirs, got)
 				require.NoError(t, err)
 				require.True(t, bytes.Equal(sent, got))
-				eventually(t, func() bool { return c.pending.Load() == 0 })
+				eventually(t, func() bool { return c.output.pending.Load() == 0 })
 			}
 			require.NoError(t, c.Send(make([]byte, 1<<20)))
 			require.ErrorIs(t, c.Send(make([]byte, 1)), ErrStalled)
@@ -324,7 +324,7 @@ func freed(t testing.TB, p *polling, c *Conn, want error) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		c.writer.Wait()
+		c.output.writer.Wait()
 		assert.NoError(t, c.Close())
 	}()
 	select {

@@ -64,9 +64,9 @@ func (c *Conn) exchange(ctx context.Context, op string, p []byte, n int, each fu
 // refuse the connection. The error is what broke the connection; a write that
 // failed while opening is reported later.
 func (c *Conn) awaitWriter() error {
-	for c.pending.Load() != 0 && !c.isUnsent() {
+	for c.output.pending.Load() != 0 && !c.isUnsent() {
 		select {
-		case <-c.written:
+		case <-c.output.written:
 		case <-c.done:
 			return c.Err()
 		}

@@ -23,7 +23,7 @@ func TestExchangeEndsWhenItIsWritten(t *testing.T) {
 	accept := func(int, resp.Value) error { return nil }
 	for range 3 {
 		require.NoError(t, c.Exchange(t.Context(), []byte("PING\r\n"), 1, accept))
-		assert.Zero(t, c.pending.Load())
+		assert.Zero(t, c.output.pending.Load())
 	}
 }
 

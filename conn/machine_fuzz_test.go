@@ -175,7 +175,7 @@ func (m *machine) send(n int) {
 		p[i] = byte(len(m.tried)+i) ^ byte((len(m.tried)+i)>>8)
 	}
 	before := m.c.Err()
-	pending := int(m.c.pending.Load())
+	pending := int(m.c.output.pending.Load())
 	err := m.c.Send(p)
 	m.tried = append(m.tried, p...)
 	if err == nil {
@@ -234,7 +234,7 @@ func (m *machine) check() {
 		assert.False(t, m.link.refused, "a write failed, and no method reported it")
 		assert.True(t, len(all) == len(m.sent) || len(m.link.out) >= m.link.window || m.link.refuse != nil,
 			"bytes lie about that could be written")
-		pending := int(m.c.pending.Load())
+		pending := int(m.c.output.pending.Load())
 		assert.LessOrEqual(t, len(m.sent)-len(all), pending, "more waits than is counted")
 		assert.Equal(t, len(all) == len(m.sent), pending == 0)
 		assert.Zero(t, m.link.shuts)

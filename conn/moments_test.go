@@ -187,19 +187,19 @@ func TestTheWriterIsWokenForWhatIsQueued_R26(t *testing.T) {
 		c, peer := pair(t, 0)
 		defer peer.Close()
 		synctest.Wait()
-		writers := c.wake // the writer sleeps on it
-		c.wake = make(chan struct{}, 1)
+		writers := c.output.wake // the writer sleeps on it
+		c.output.wake = make(chan struct{}, 1)
 		c.mu.Lock() // so nothing can be queued
 		go func() { assert.NoError(t, c.Send([]byte("+x\r\n"))) }()
-		for c.pending.Load() == 0 {
+		for c.output.pending.Load() == 0 {
 			runtime.Gosched()
 		}
 		for range 1000 { // let Send get as far as it can
 			runtime.Gosched()
-			assert.Empty(t, c.wake)
+			assert.Empty(t, c.output.wake)
 		}
 		c.mu.Unlock()
-		writers <- <-c.wake
+		writers <- <-c.output.wake
 		got := make([]byte, 4)
 		_, err := io.ReadFull(peer, got)
 		require.NoError(t, err)

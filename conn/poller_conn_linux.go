@@ -109,9 +109,9 @@ func (c *Conn) relink(l link, d *descriptor, t *transport) bool {
 	c.link = l
 	if t != nil {
 		t.conn, t.raw = c, d
-		c.tls, c.polled.transport = t.tls, t
+		c.output.tls, c.polled.transport = t.tls, t
 		if d == nil {
-			c.tls, c.polled.transport = nil, nil
+			c.output.tls, c.polled.transport = nil, nil
 		}
 	}
 	c.polled.socket.Store(d)

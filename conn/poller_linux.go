@@ -316,7 +316,7 @@ func (p *Poller) Add(c *Conn, id int) bool {
 	c.made()
 	before := c.link
 	nc, t := pollable(before)
-	if nc == nil || c.pending.Load() != 0 {
+	if nc == nil || c.output.pending.Load() != 0 {
 		return false
 	}
 	d, err := newDescriptor(nc, p, id)

@@ -497,14 +497,14 @@ func TestAddRefuses(t *testing.T) {
 		require.NoError(t, ours.(*net.TCPConn).SetWriteBuffer(8<<10))
 		c := adopt(t, ours, 32<<20)
 		sent := sendNumbers(t, c, 4<<20)
-		require.Positive(t, c.pending.Load(), "else nothing is tested")
+		require.Positive(t, c.output.pending.Load(), "else nothing is tested")
 		assert.False(t, p.Add(c, 0))
 		got := make([]byte, len(sent))
 		_, err := io.ReadFull(theirs, got)
 		require.NoError(t, err)
 		assert.True(t, slices.Equal(sent, got))
 		serves(t, c, theirs)
-		eventually(t, func() bool { return c.pending.Load() == 0 })
+		eventually(t, func() bool { return c.output.pending.Load() == 0 })
 		require.True(t, p.Add(c, 0), "now it has none")
 		p.Remove(c)
 	})
@@ -648,7 +648,7 @@ func TestNothingIsLeftOfAPolledConnection(t *testing.T) {
 // stuff sends until the writer waits for room.
 func stuff(t testing.TB, c *Conn) {
 	t.Helper()
-	for c.pending.Load() == 0 {
+	for c.output.pending.Load() == 0 {
 		require.NoError(t, c.Send(make([]byte, 1<<20)))
 	}
 }

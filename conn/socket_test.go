@@ -85,7 +85,7 @@ func TestPartialWrites(t *testing.T) {
 			require.NoError(t, ours.(interface{ SetWriteBuffer(int) error }).SetWriteBuffer(8<<10))
 			c := adopt(t, ours, 32<<20)
 			sent := sendNumbers(t, c, 3<<20)
-			assert.Positive(t, c.pending.Load(), "else nothing is tested")
+			assert.Positive(t, c.output.pending.Load(), "else nothing is tested")
 
 			got := make([]byte, 2*len(sent))
 			var wg sync.WaitGroup
@@ -96,13 +96,13 @@ func TestPartialWrites(t *testing.T) {
 			sent = append(sent, sendNumbers(t, c, 3<<20)...)
 			wg.Wait()
 			assert.True(t, string(sent) == string(got))
-			eventually(t, func() bool { return c.pending.Load() == 0 })
+			eventually(t, func() bool { return c.output.pending.Load() == 0 })
 
 			// The last bytes may still be in transit: the acknowledgement comes
 			// when the kernel gets to it.
 			require.NoError(t, ours.(interface{ SetWriteBuffer(int) error }).SetWriteBuffer(1<<20))
 			require.NoError(t, c.Send([]byte("direct again")))
-			assert.Zero(t, c.pending.Load())
+			assert.Zero(t, c.output.pending.Load())
 		})
 	}
 }
@@ -141,7 +141,7 @@ func TestBreakAborts(t *testing.T) {
 			}
 			conn := adopt(t, nc, 0)
 			require.NoError(t, conn.Send([]byte("x")))
-			eventually(t, func() bool { return conn.pending.Load() == 0 })
+			eventually(t, func() bool { return conn.output.pending.Load() == 0 })
 			c.end(conn)
 			var err error
 			for err == nil {
@@ -162,7 +162,7 @@ func TestBreakFreesATLSWriter(t *testing.T) {
 	}
 	var before int64
 	eventually(t, func() bool { // until no more bytes move
-		now := c.pending.Load()
+		now := c.output.pending.Load()
 		defer func() { before = now; time.Sleep(20 * time.Millisecond) }()
 		return now == before
 	})
@@ -173,7 +173,7 @@ func TestBreakFreesATLSWriter(t *testing.T) {
 	atOnce(t, "Break", func() {
 		c.Break(errTest)
 		assert.ErrorIs(t, <-filled, errTest)
-		c.writer.Wait()
+		c.output.writer.Wait()
 	})
 }
 

@@ -258,10 +258,10 @@ func TestTLSKeyUpdatesOfANodeThatDoesNotRead_R26(t *testing.T) {
 		glance(t, p, c)
 		require.NoError(t, c.Send(make([]byte, 16<<20)))
 		if full {
-			require.Greater(t, c.pending.Load(), c.limit)
+			require.Greater(t, c.output.pending.Load(), c.output.limit)
 		} else {
 			eventually(t, func() bool { return p.full.Load() == 1 }) // the writer waits
-			c.limit = c.pending.Load() + 1
+			c.output.limit = c.output.pending.Load() + 1
 		}
 		peer.send(t, peer.record(recordHandshake, keyUpdateAsking, 0))
 		peer.out.renew(t)

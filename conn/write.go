@@ -12,12 +12,12 @@ func (c *Conn) Send(p []byte) error {
 	if err := c.stalled(); err != nil {
 		return err
 	}
-	if c.tls == nil {
+	if c.output.tls == nil {
 		return c.write(p)
 	}
-	c.sending.Store(true)
-	defer c.sending.Store(false)
-	if _, err := c.tls.Write(p); err != nil {
+	c.output.sending.Store(true)
+	defer c.output.sending.Store(false)
+	if _, err := c.output.tls.Write(p); err != nil {
 		return c.fail("write", err)
 	}
 	return nil
@@ -27,17 +27,35 @@ func (c *Conn) Send(p []byte) error {
 // called before a batch, not for its parts, as over TLS there are many: a batch
 // above the bound does not mean that the node does not read.
 func (c *Conn) stalled() error {
-	if c.pending.Load() < c.limit {
-		return nil
+	if c.output.full() {
+		return c.fail("write", ErrStalled)
 	}
-	return c.fail("write", ErrStalled)
+	return nil
+}
+
+func (o *output) full() bool { return o.pending.Load() >= o.limit }
+
+// call has the writer look at the queue.
+func (o *output) call() {
+	select {
+	case o.wake <- struct{}{}:
+	default: // the writer has a token, and will find these bytes too
+	}
+}
+
+// done says that the writer has written all.
+func (o *output) done() {
+	select {
+	case o.written <- struct{}{}:
+	default: // the earlier token was not taken yet
+	}
 }
 
 // Behind reports whether more than half of the backlog's bound is queued. Any
 // goroutine may call it.
 func (c *Conn) Behind() bool {
 	c.made()
-	return c.pending.Load() > c.limit/2
+	return c.output.pending.Load() > c.output.limit/2
 }
 
 // write sends p as it is. One goroutine at a time may call it: the caller of
@@ -45,7 +63,7 @@ func (c *Conn) Behind() bool {
 func (c *Conn) write(p []byte) error {
 	// pending is 0 only when the writer has finished, and only this goroutine
 	// adds to it.
-	if c.pending.Load() == 0 {
+	if c.output.pending.Load() == 0 {
 		n, err := c.link.tryWrite(p)
 		if err != nil {
 			return c.writeFailed(err)
@@ -59,22 +77,19 @@ func (c *Conn) write(p []byte) error {
 }
 
 func (c *Conn) enqueue(p []byte) error {
-	c.pending.Add(int64(len(p)))
+	c.output.pending.Add(int64(len(p)))
 	c.mu.Lock()
 	if c.broken != nil {
 		defer c.mu.Unlock()
 		return c.broken
 	}
 	if c.queue == nil {
-		c.queue = c.buffers.Get()
+		c.queue = c.output.buffers.Get()
 	}
 	c.queue.B = append(c.queue.B, p...)
 	c.mu.Unlock()
 
-	select {
-	case c.wake <- struct{}{}:
-	default: // the writer has a token, and will find these bytes too
-	}
+	c.output.call()
 	return nil
 }
 
@@ -82,16 +97,13 @@ func (c *Conn) enqueue(p []byte) error {
 func (c *Conn) writeBacklog() {
 	for {
 		select {
-		case <-c.wake:
+		case <-c.output.wake:
 		case <-c.done:
 			return
 		}
 		for c.writeQueue() {
 		}
-		select {
-		case c.written <- struct{}{}:
-		default: // the earlier token was not taken yet
-		}
+		c.output.done()
 	}
 }
 
@@ -104,7 +116,7 @@ func (c *Conn) writeQueue() bool {
 	if b == nil {
 		return false
 	}
-	defer c.buffers.Put(b) // Write keeps nothing, and Send uses a new one
+	defer c.output.buffers.Put(b) // Write keeps nothing, and Send uses a new one
 
 	for p := b.B; len(p) > 0; {
 		piece := p[:min(len(p), maxPiece)]
@@ -112,7 +124,7 @@ func (c *Conn) writeQueue() bool {
 			_ = c.writeFailed(err)
 			return false
 		}
-		c.pending.Add(-int64(len(piece)))
+		c.output.pending.Add(-int64(len(piece)))
 		p = p[len(piece):]
 	}
 	return true

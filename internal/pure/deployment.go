@@ -52,28 +52,28 @@ type Deployment struct {
 	bound   string
 	earlier string // the ids that were bound before, concatenated
 	rebound bool   // another client opened it, see Rebound
-	nodes   []berth
+	nodes   []nodeView
 	opening attempt
 }
 
-// A berth is what is known of one node.
-type berth struct {
+// A nodeView is what is known of one node.
+type nodeView struct {
 	name   string // see MemberOf
 	up     bool   // it is connected
 	looked bool   // seen is from this connection
 	// seen is the last look that could read the node, perhaps over an earlier
 	// connection. asked is when that look was requested.
-	seen  Sighting
-	asked time.Duration
-	first time.Duration // when this connection's first look was answered
-	since time.Duration // when its opening last changed
-	stale bool          // it must be looked at again
-	held  bool          // an order failed: no other before the next look
-	busy  bool          // an order outside of the opening is under way
-	other Other         // what another of its databases belongs to
-	was   string        // the id of the deployment that it was last seen in
-	of    string        // the members of that deployment
-	born  time.Duration // its process had started by then
+	seen        Sighting
+	asked       time.Duration
+	firstLook   time.Duration // when this connection's first look was answered
+	changed     time.Duration // when its opening last changed
+	outdated    bool          // it must be looked at again
+	failed      bool          // an order failed: no other before the next look
+	pending     bool          // an order outside of the opening is under way
+	other       Other         // what another of its databases belongs to
+	lastID      string        // of the deployment that it was last seen in
+	lastMembers string        // of that deployment
+	born        time.Duration // its process had started by then
 }
 
 // An Other is the deployment that another database of a node belongs to, by the
@@ -100,7 +100,7 @@ type attempt struct {
 // NewDeployment returns the Deployment of nodes with these addresses, of which
 // nothing is known.
 func NewDeployment(addrs []string) Deployment {
-	d := Deployment{members: MembersOf(addrs), nodes: make([]berth, len(addrs))}
+	d := Deployment{members: MembersOf(addrs), nodes: make([]nodeView, len(addrs))}
 	for i, addr := range addrs {
 		d.nodes[i].name = MemberOf(addr)
 	}
@@ -160,7 +160,7 @@ func (d *Deployment) Join(node int) { d.nodes[node].up = true }
 // another deployment counts as such until it is looked at again.
 func (d *Deployment) Part(node int) {
 	n := &d.nodes[node]
-	n.up, n.looked, n.busy, n.held, n.stale = false, false, false, false, false
+	n.up, n.looked, n.pending, n.failed, n.outdated = false, false, false, false, false
 	// A node that accepted the proposal must still be locked.
 	if o := &d.opening; o.asked>>node&1 == 1 && (o.stage == Propose || o.yes>>node&1 == 0) {
 		o.lost = true
@@ -170,19 +170,19 @@ func (d *Deployment) Part(node int) {
 // Sight records the result of a look that was requested at asked.
 func (d *Deployment) Sight(node int, s Sighting, asked, now time.Duration) {
 	n := &d.nodes[node]
-	n.stale, n.held = false, false
+	n.outdated, n.failed = false, false
 	if s.What == Unreadable {
 		return
 	}
 	if s.Opening != n.seen.Opening {
-		n.since = now
+		n.changed = now
 	}
 	if !n.looked {
-		n.first = now
+		n.firstLook = now
 	}
 	n.seen, n.looked, n.asked = s, true, asked
 	if who := s.Identity(); who != (Identity{}) {
-		n.was, n.of = who.ID, who.Members
+		n.lastID, n.lastMembers = who.ID, who.Members
 	}
 	d.bind()
 }
@@ -191,7 +191,7 @@ func (d *Deployment) Sight(node int, s Sighting, asked, now time.Duration) {
 // the node holds something that this client has not seen.
 func (d *Deployment) Answer(node int, o Order, done bool) {
 	n := &d.nodes[node]
-	n.stale = n.stale || !done
+	n.outdated = n.outdated || !done
 	if mine := &d.opening; o.Identity == mine.who && o.Verb == mine.stage {
 		if done {
 			mine.yes |= 1 << node
@@ -199,7 +199,7 @@ func (d *Deployment) Answer(node int, o Order, done bool) {
 			mine.no = true
 		}
 	} else {
-		n.busy = false
+		n.pending = false
 	}
 	if done {
 		n.other = Other{}
@@ -211,7 +211,7 @@ func (d *Deployment) Answer(node int, o Order, done bool) {
 	case o.Verb == Confirm || o.Verb == Adopt:
 		// What the seal says besides, the next look will tell.
 		n.seen = Sighting{What: SealSeen, Seal: Seal{Identity: o.Identity}}
-		n.was, n.of = o.Identity.ID, o.Identity.Members
+		n.lastID, n.lastMembers = o.Identity.ID, o.Identity.Members
 	}
 	d.bind()
 }
@@ -265,7 +265,7 @@ func (d *Deployment) Other() (node int, other Other, ok bool) {
 
 // Drop records that a node could not carry out an order for a temporary reason.
 func (d *Deployment) Drop(node int, o Order) {
-	d.nodes[node].busy, d.nodes[node].held = false, true
+	d.nodes[node].pending, d.nodes[node].failed = false, true
 	if mine := &d.opening; o.Identity == mine.who && o.Verb == mine.stage {
 		mine.lost = true
 	}
@@ -451,4 +451,6 @@ func (d *Deployment) Open(node int, now time.Duration) bool {
 
 // knows reports whether a node that shows no deployment is a member of this
 // one: it is listed, or was seen in it.
-func (d *Deployment) knows(who Identity, n *berth) bool { return who.Lists(n.name) || n.was == who.ID }
+func (d *Deployment) knows(who Identity, n *nodeView) bool {
+	return who.Lists(n.name) || n.lastID == who.ID
+}

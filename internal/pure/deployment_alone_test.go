@@ -29,7 +29,7 @@ func TestRememberedDeploymentWaits_R30(t *testing.T) {
 	require.Equal(t, Order{}, d.Next(time.Second+adoptAlone-1, random))
 
 	alone := d
-	alone.nodes = append([]berth(nil), d.nodes...)
+	alone.nodes = append([]nodeView(nil), d.nodes...)
 	require.Equal(t, Order{Adopt, 1, who}, alone.Next(time.Second+adoptAlone, random))
 
 	d.Sight(1, shows, 2*time.Second, 2*time.Second)

@@ -64,7 +64,7 @@ func (d *Deployment) Next(now time.Duration, random func() uint64) Order {
 	}
 	for _, rule := range [...]func(time.Duration) Order{d.complete, d.adopt, d.revive} {
 		if o := rule(now); o.Verb != Nothing {
-			d.each(o.Nodes, func(n *berth) { n.busy = true })
+			d.each(o.Nodes, func(n *nodeView) { n.pending = true })
 			return o
 		}
 	}
@@ -127,7 +127,7 @@ func (d *Deployment) settled() (at time.Duration) {
 	}
 	for i := range d.nodes {
 		n := &d.nodes[i]
-		at = max(at, min(n.first+adoptWithin, n.born+max(d.Need, adoptWithin)))
+		at = max(at, min(n.firstLook+adoptWithin, n.born+max(d.Need, adoptWithin)))
 	}
 	return at
 }
@@ -138,7 +138,7 @@ func (d *Deployment) settled() (at time.Duration) {
 func (d *Deployment) lapsed() (at time.Duration) {
 	for i := range d.nodes {
 		if n := &d.nodes[i]; d.replaces(n.seen.Identity()) {
-			at = max(at, n.first+NeedFor(n.seen.Seal.MaxTTL, d.Drift)-d.Need)
+			at = max(at, n.firstLook+NeedFor(n.seen.Seal.MaxTTL, d.Drift)-d.Need)
 		}
 	}
 	return at
@@ -149,8 +149,8 @@ func (d *Deployment) lapsed() (at time.Duration) {
 // members are others. Otherwise it returns "". If such a node comes back empty,
 // the clients of its former deployment adopt it again.
 func (d *Deployment) Former(node int) string {
-	was := d.nodes[node].was
-	if was != d.bound && !strings.Contains(d.earlier, was) && d.nodes[node].of != d.members && !d.replaces(Identity{ID: was}) {
+	was := d.nodes[node].lastID
+	if was != d.bound && !strings.Contains(d.earlier, was) && d.nodes[node].lastMembers != d.members && !d.replaces(Identity{ID: was}) {
 		return was
 	}
 	return ""
@@ -225,7 +225,7 @@ func (d *Deployment) abandon(now time.Duration, random func() uint64, undo bool)
 	delay := min(max(2*o.delay, openPause), openPauseMost)
 	pause := now + delay/2 + time.Duration(random()%uint64(delay))
 	d.opening = attempt{pause: pause, delay: delay}
-	d.each(o.asked, func(n *berth) { n.stale = o.stage != Confirm || n.stale })
+	d.each(o.asked, func(n *nodeView) { n.outdated = o.stage != Confirm || n.outdated })
 	if !undo {
 		return Order{}
 	}
@@ -250,8 +250,8 @@ func (d *Deployment) lookAgain(now time.Duration) Order {
 		return Order{}
 	}
 	for i := range d.nodes {
-		if n := &d.nodes[i]; n.up && n.stale {
-			n.stale, n.looked = false, false
+		if n := &d.nodes[i]; n.up && n.outdated {
+			n.outdated, n.looked = false, false
 			o.Nodes |= 1 << i
 		}
 	}
@@ -293,7 +293,7 @@ func (d *Deployment) adopt(now time.Duration) Order {
 	}
 	for i := range d.nodes {
 		n := &d.nodes[i]
-		if d.ready(n) && n.seen.Free() && d.knows(who, n) && (shown || now-n.first >= adoptAlone) {
+		if d.ready(n) && n.seen.Free() && d.knows(who, n) && (shown || now-n.firstLook >= adoptAlone) {
 			o.Nodes |= 1 << i
 		}
 	}
@@ -318,7 +318,7 @@ func (d *Deployment) agrees(node int) bool {
 func (d *Deployment) revive(now time.Duration) Order {
 	for i := range d.nodes {
 		left := d.nodes[i].seen.Opening
-		if left.Stage != Locked || !d.ready(&d.nodes[i]) || now-d.nodes[i].since < openingDead {
+		if left.Stage != Locked || !d.ready(&d.nodes[i]) || now-d.nodes[i].changed < openingDead {
 			continue
 		}
 		var locked uint16
@@ -330,7 +330,7 @@ func (d *Deployment) revive(now time.Duration) Order {
 		switch {
 		case left.Identity.Nodes == len(d.nodes) && d.all(func(j int) bool { return d.identity(j) == left.Identity || locked>>j&1 == 1 }):
 			return Order{Confirm, locked, left.Identity}
-		case d.dead(left.Identity, d.nodes[i].since):
+		case d.dead(left.Identity, d.nodes[i].changed):
 			return Order{Undo, locked, left.Identity}
 		}
 	}
@@ -356,7 +356,7 @@ func (d *Deployment) dead(who Identity, locked time.Duration) bool {
 }
 
 // ready reports whether a node can be sent an order outside of an opening.
-func (d *Deployment) ready(n *berth) bool { return n.up && n.looked && !n.busy && !n.held }
+func (d *Deployment) ready(n *nodeView) bool { return n.up && n.looked && !n.pending && !n.failed }
 
 // all reports whether a condition holds for every node.
 func (d *Deployment) all(is func(node int) bool) bool {
@@ -369,7 +369,7 @@ func (d *Deployment) all(is func(node int) bool) bool {
 }
 
 // each calls a function for some nodes.
-func (d *Deployment) each(nodes uint16, do func(*berth)) {
+func (d *Deployment) each(nodes uint16, do func(*nodeView)) {
 	for i := range d.nodes {
 		if nodes>>i&1 == 1 {
 			do(&d.nodes[i])

@@ -421,7 +421,7 @@ func TestRevive_R30(t *testing.T) {
 			c.sees(1, Sighting{What: SealAbsent})
 			c.sees(2, Sighting{What: SealAbsent})
 			arranged.does(c, who)
-			c.passes(openingDead - c.now + c.nodes[0].since - 1)
+			c.passes(openingDead - c.now + c.nodes[0].changed - 1)
 			c.none()
 			c.passes(1)
 			if name == "the lock was taken back and set again" {
