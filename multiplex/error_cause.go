@@ -3,6 +3,7 @@ package multiplex
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redmux/redmux/conn"
@@ -60,37 +61,33 @@ func (e *UndecidedError) Lasting(since time.Time, waited time.Duration) int {
 // demoted reports whether the server is a replica.
 func demoted(err error) bool {
 	var check *PreflightError
-	return conn.ErrorClass(err) == conn.ClassReadOnly || errors.As(err, &check) && check.Check == checkRole
+	if errors.As(err, &check) && check.Check == checkRole {
+		return true
+	}
+	return conn.ErrorClass(err) == conn.ClassReadOnly
 }
 
 // outlookOf returns whether what keeps a node from being up may pass by itself
 // (R31).
 func outlookOf(err error) conn.Outlook {
-	for _, passing := range []error{
-		ErrConnecting, ErrTimeout, ErrSilent, ErrIndebted, ErrQuarantined, ErrUnopened, ErrUnbelieved, errForgot,
-		errDisproved, errRewritten,
-	} {
-		if errors.Is(err, passing) {
-			return conn.Passing
-		}
-	}
 	switch {
-	case err == ErrDown:
-		return conn.Passing
-	case errors.Is(err, ErrNoFloor):
-		if errors.Is(err, errFloorLost) || errors.Is(err, errFloorWithoutRun) || errors.Is(err, errFloorBeyond) {
-			return conn.Lasting
-		}
+	case isOneOf(err, errFloorLost, errFloorWithoutRun, errFloorBeyond):
+		return conn.Lasting
+	case err == ErrDown, isOneOf(err,
+		ErrConnecting, ErrTimeout, ErrSilent, ErrIndebted, ErrQuarantined, ErrUnopened, ErrUnbelieved, ErrNoFloor,
+		errForgot, errDisproved, errRewritten):
 		return conn.Passing
 	case demoted(err):
 		return conn.Brief
-	}
-	for _, lasting := range []error{ErrNotMaster, ErrSameNode, ErrMaxTTL, ErrDeployment, ErrPermissions, ErrUnexpected} {
-		if errors.Is(err, lasting) {
-			return conn.Lasting
-		}
+	case isOneOf(err, ErrNotMaster, ErrSameNode, ErrMaxTTL, ErrDeployment, ErrPermissions, ErrUnexpected):
+		return conn.Lasting
 	}
 	return conn.OutlookOf(err)
+}
+
+// isOneOf reports whether an error wraps one of several.
+func isOneOf(err error, causes ...error) bool {
+	return slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
 }
 
 // causeOf returns the class of an error that keeps a node from being up. barred

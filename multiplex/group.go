@@ -181,6 +181,14 @@ func (l *lifecycle) advance(to phase) { l.phase = max(l.phase, to) }
 
 func (l *lifecycle) refusing() bool { return l.phase >= phaseRefusing }
 
+// refuses reports whether a command is no longer accepted.
+func (l *lifecycle) refuses(v *verb) bool {
+	if v.releases {
+		return l.closed()
+	}
+	return l.refusing()
+}
+
 func (l *lifecycle) closing() bool { return l.phase >= phaseClosing }
 
 func (l *lifecycle) closed() bool { return l.phase == phaseClosed }

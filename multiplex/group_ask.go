@@ -119,7 +119,7 @@ func (g *Group) outcome(p place, told func(node int, text []byte)) error {
 func (g *Group) enter(ctx context.Context, v *verb, cmd *Command, posting Posting) (place, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.life.closed() || g.life.refusing() && !v.releases {
+	if g.life.refuses(v) {
 		return place{}, ErrClosed
 	}
 	if !v.releases {
@@ -132,7 +132,8 @@ func (g *Group) enter(ctx context.Context, v *verb, cmd *Command, posting Postin
 			// nothing is sent that would have to be undone (R26).
 			return place{}, g.absentLocked(needed)
 		}
-		if g.fullLogLocked() || len(g.log.buf)+g.gathering.posted >= maxUnflushed || g.isBehindLocked(needed) {
+		switch {
+		case g.fullLogLocked(), len(g.log.buf)+g.gathering.posted >= maxUnflushed, g.isBehindLocked(needed):
 			return place{}, ErrOverloaded
 		}
 	}
@@ -210,7 +211,7 @@ const byLog, byCaller int32 = 1, 1
 func (g *Group) admitLocked(ctx context.Context, r *round, v *verb, cmd *Command, holders int32) (lead bool) {
 	r.begin(v, g.now(), cmd.TTL, cmd.Receipt, holders)
 	r.ctx = ctx
-	posted := r.unusual && r.posting.Inbox != nil
+	posted := r.isPosted()
 	if posted {
 		r.postLocked()
 	}
@@ -220,7 +221,7 @@ func (g *Group) admitLocked(ctx context.Context, r *round, v *verb, cmd *Command
 		r.key = cmd.Key
 	}
 	g.wakeWatchLocked(r)
-	if v.merger != nil && (posted || ctx != nil && ctx.Err() == nil) {
+	if v.merger != nil && waitsToBeMerged(posted, ctx) {
 		g.gathering.rounds = append(g.gathering.rounds, r)
 		if posted {
 			g.gathering.posted += len(cmd.Bytes)
@@ -231,5 +232,17 @@ func (g *Group) admitLocked(ctx context.Context, r *round, v *verb, cmd *Command
 	if v.behind {
 		g.packLocked()
 	}
-	return g.placeLocked(r, cmd.Bytes) && !posted && g.takeFlushLocked()
+	if !g.placeLocked(r, cmd.Bytes) || posted {
+		return false
+	}
+	return g.takeFlushLocked()
+}
+
+// waitsToBeMerged reports whether a command may wait for others that are merged
+// with it: one that is posted, or whose caller waits.
+func waitsToBeMerged(posted bool, ctx context.Context) bool {
+	if posted || ctx == nil {
+		return posted
+	}
+	return ctx.Err() == nil
 }

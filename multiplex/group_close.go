@@ -146,7 +146,7 @@ func waitFor(cut <-chan struct{}, holds func() bool, most time.Duration) bool {
 func (g *Group) unwound() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.life.claims.Load() == 0 && len(g.log.buf) == 0 && len(g.gathering.rounds) == 0 && !g.flusher.taken
+	return g.life.claims.Load() == 0 && len(g.log.buf)+len(g.gathering.rounds) == 0 && !g.flusher.taken
 }
 
 // quiet reports whether no round is in use: every node that is up has answered

@@ -56,7 +56,7 @@ func (g *Group) flushHeld() {
 
 // unwrittenLocked reports whether something waits to be written.
 func (g *Group) unwrittenLocked() bool {
-	return len(g.log.buf) > 0 || len(g.gathering.rounds) > 0 || g.flusher.lanes
+	return len(g.log.buf)+len(g.gathering.rounds) > 0 || g.flusher.lanes
 }
 
 // flush writes batches until nothing is left, or hands the role to

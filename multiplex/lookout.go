@@ -100,7 +100,9 @@ func (l *Lookout) Ask() bool {
 		// A node that has yet to answer is not asked again, so that a stalled
 		// node's lane does not fill up. Its answer, and what it pushes after
 		// that, serve as well as new ones.
-		if !g.life.closing() && g.live.Has(i) && !l.pending.Has(i) && n.canTrackLocked() && n.askForLocked(l) {
+		switch {
+		case g.life.closing(), !g.live.Has(i), l.pending.Has(i), !n.canTrackLocked():
+		case n.askForLocked(l):
 			l.pending |= setOf(i)
 		}
 	}
@@ -250,7 +252,9 @@ func (l *Lookout) reachLocked() int { return (l.pending | l.held | l.free).Len()
 // settleLocked sends the signal if it is due.
 func (l *Lookout) settleLocked() {
 	quorum := l.group.quorum
-	if l.listening && (l.free.Len() >= quorum || l.reachLocked() < quorum) {
+	switch {
+	case !l.listening:
+	case l.free.Len() >= quorum, l.reachLocked() < quorum:
 		l.listenLocked(false)
 		l.signal <- struct{}{} // Ask has emptied it
 	}

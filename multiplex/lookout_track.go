@@ -263,18 +263,40 @@ func (t *tracker) flushedLocked(n *node) error {
 // invalidated returns the keys of an invalidation push: an array of bulk
 // strings, or null.
 func invalidated(v resp.Value) (keys resp.Value, ok bool) {
-	elements, ok := 0, plain(v)
+	if !plain(v) || v.Len() != 2 {
+		return keys, false
+	}
+	word := true
 	for e := range v.Elements() {
-		elements++
-		ok = ok && plain(e) && (elements > 1 || e.Type() == resp.BulkString && string(e.Bytes()) == "invalidate")
-		keys = e
+		if word && !isWord(e, "invalidate") {
+			return keys, false
+		}
+		word, keys = false, e
 	}
-	ok = ok && elements == 2 && (keys.Type() == resp.Array || keys.IsNull())
-	for key := range keys.Elements() {
-		ok = ok && plain(key) && key.Type() == resp.BulkString && !key.IsNull()
-	}
-	return keys, ok
+	return keys, areKeys(keys)
 }
+
+// areKeys reports whether a value is an array of bulk strings, or null.
+func areKeys(v resp.Value) bool {
+	switch {
+	case !plain(v):
+		return false
+	case v.IsNull():
+		return true
+	case v.Type() != resp.Array:
+		return false
+	}
+	for key := range v.Elements() {
+		if key.IsNull() || !isBulk(key) {
+			return false
+		}
+	}
+	return true
+}
+
+func isWord(v resp.Value, word string) bool { return isBulk(v) && string(v.Bytes()) == word }
+
+func isBulk(v resp.Value) bool { return v.Type() == resp.BulkString && plain(v) }
 
 // plain reports whether a value has no attributes: none were requested (R16).
 func plain(v resp.Value) bool {

@@ -33,7 +33,8 @@ var askAlive = resp.AppendCommand(nil, "PING")
 // lookBehindOnce starts the look beside the first connection, unless there is
 // nothing to compare. Joining does not wait for it.
 func (n *dialer) lookBehindOnce() {
-	if !n.group.config.LookBehind || n.looked || n.server.RunID == "" || n.config.Network == "unix" {
+	switch {
+	case !n.group.config.LookBehind, n.looked, n.server.RunID == "", n.config.Network == "unix":
 		return
 	}
 	n.looked = true
@@ -108,7 +109,8 @@ func (n *dialer) warnOfOther(ours, theirs, at string) {
 // node had before, and another one since. From then on it is true of every
 // server.
 func (d *dialer) returned(last, now string) bool {
-	if now == "" || now == last || d.divided {
+	switch {
+	case now == "", now == last, d.divided:
 		return d.divided
 	}
 	d.divided = slices.Contains(d.former, now)

@@ -76,7 +76,7 @@ func (n *reporter) reportLocked(news News, cause string, why error) {
 // before. Otherwise they come with the report of its state.
 func (n *reporter) tellWarningsLocked() {
 	listener := n.group.config.OnChange
-	if listener == nil || n.told.news != NewsUp && n.told.news != NewsQuarantined {
+	if listener == nil || !n.told.news.up() {
 		return
 	}
 	var why error
@@ -93,7 +93,7 @@ func (n *reporter) tellWarningsLocked() {
 // changeLocked returns the report of a state, with the warnings that are new.
 func (n *reporter) changeLocked(news News, cause string, why error) Change {
 	change := Change{Node: n.index, Addr: n.addr, News: news, Cause: cause, Err: why, At: time.Now()}
-	if news == NewsUp || news == NewsQuarantined {
+	if news.up() {
 		if all := n.warningsLocked(); !slices.Equal(all, n.told.warnings) {
 			change.Warnings, n.told.warnings = slices.Clone(all), all
 		}

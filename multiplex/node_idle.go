@@ -1,7 +1,6 @@
 package multiplex
 
 import (
-	"errors"
 	"io"
 	"syscall"
 	"time"
@@ -38,7 +37,7 @@ func (n *node) noteEndLocked(unanswered bool, cause error) {
 // endedByPeer reports whether the peer ended the connection: a read found the
 // end, or the write of a probe did.
 func endedByPeer(cause error) bool {
-	return errors.Is(cause, io.EOF) || errors.Is(cause, syscall.ECONNRESET) || errors.Is(cause, syscall.EPIPE)
+	return isOneOf(cause, io.EOF, syscall.ECONNRESET, syscall.EPIPE)
 }
 
 // probeAfterLocked returns how long the connection may be idle before it is

@@ -78,7 +78,10 @@ func (n *node) stepLocked(e pure.LifeEvent) pure.LifeAction {
 	var act pure.LifeAction
 	n.life, act = n.life.On(e, n.group.now(), rand.Float64())
 	first := !n.tried
-	n.tried = n.tried || n.life.State == Down || n.life.State == Up
+	switch n.life.State {
+	case Down, Up:
+		n.tried = true
+	}
 	n.reporter.tellLocked()
 	if first && n.life.State == Down {
 		n.group.tellAllLocked()

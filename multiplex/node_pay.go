@@ -156,11 +156,13 @@ var errForgot = errors.New("multiplex: node forgot the scripts")
 // error does not, unless the key is gone from this node. Any other reply cannot
 // answer it, and isPayment returns an error.
 func isPayment(v resp.Value) (bool, error) {
-	_, ok := v.Int64()
-	if !ok && !v.IsError() {
+	if _, ok := v.Int64(); ok {
+		return true, nil
+	}
+	if !v.IsError() {
 		return false, fmt.Errorf("%w: type %q to a release", ErrUnexpected, v.Type())
 	}
-	return ok || hasMoved(v), nil
+	return hasMoved(v), nil
 }
 
 // paidBy settles a debt that was sent in the lane. A node that lost the script

@@ -14,19 +14,39 @@ const checkRole = "role"
 // check refuses a server that is no independent master (R22). What the server
 // does not say is no reason to refuse it.
 func (a *Allow) check(s *conn.Server) error {
+	if err := a.checkMode(s); err != nil || a.Replica {
+		return err
+	}
+	switch s.Role {
+	case "", "master", "primary", "sentinel":
+		return nil
+	}
+	return notMaster("the server says that its role is " + s.Role)
+}
+
+func (a *Allow) checkMode(s *conn.Server) error {
+	switch s.Mode {
+	case "cluster":
+		return a.checkCluster(s)
+	case "sentinel":
+		if !a.Sentinel {
+			return &PreflightError{"mode", "the server is a sentinel",
+				"name the address of a master, not of what watches it; Allow.Sentinel overrides this", ErrNotMaster}
+		}
+	}
+	return nil
+}
+
+func (a *Allow) checkCluster(s *conn.Server) error {
+	// A node of a cluster tells the id with HELLO, or the run id with INFO.
+	proxy := s.ID == 0 && s.RunID == ""
 	switch {
-	case s.Mode == "cluster" && s.ID == 0 && (s.RunID == "" || !a.Cluster):
-		// A node of a cluster tells the id with HELLO, or the run id with INFO.
+	case proxy, s.ID == 0 && !a.Cluster:
 		return &PreflightError{"mode", "it says that it is a cluster, and gives no connection an id",
 			"name the masters themselves, not a proxy such as envoy", conn.ErrProxy}
-	case s.Mode == "cluster" && !a.Cluster:
+	case !a.Cluster:
 		return &PreflightError{"mode", "the server is in cluster mode",
 			"name a server that is on its own, with cluster-enabled no; Allow.Cluster overrides this", ErrNotMaster}
-	case s.Mode == "sentinel" && !a.Sentinel:
-		return &PreflightError{"mode", "the server is a sentinel",
-			"name the address of a master, not of what watches it; Allow.Sentinel overrides this", ErrNotMaster}
-	case s.Role != "" && s.Role != "master" && s.Role != "primary" && s.Role != "sentinel" && !a.Replica:
-		return notMaster("the server says that its role is " + s.Role)
 	}
 	return nil
 }

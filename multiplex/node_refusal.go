@@ -53,8 +53,11 @@ func (n *reader) worded(v resp.Value) error {
 // key away with its slot. It does not hold the key any more, so releases of it
 // end.
 func hasMoved(v resp.Value) bool {
-	class := conn.ClassOf(v)
-	return class == conn.ClassMoved || class == conn.ClassAsk
+	switch conn.ClassOf(v) {
+	case conn.ClassMoved, conn.ClassAsk:
+		return true
+	}
+	return false
 }
 
 // warnOfMove adds to the node's warnings that a slot moved away, once for each
@@ -81,17 +84,31 @@ const warnMoved = "a slot has moved away from this node of a cluster, and keys w
 // MOVED and ASK is a slot and an address.
 func harmless(message string) string {
 	words := strings.Split(message, " ")
-	moved := len(words) == 3 && (words[0] == "MOVED" || words[0] == "ASK")
+	moved := len(words) == 3 && slices.Contains([]string{"MOVED", "ASK"}, words[0])
 	for i, word := range words {
-		digits := strings.ContainsAny(word, "0123456789")
-		letters := strings.IndexFunc(word, unicode.IsLetter) >= 0
-		_, port, err := net.SplitHostPort(word)
-		isAddr := err == nil && moved && len(port) <= len("65535") && strings.Trim(port, "0123456789") == ""
-		if (digits && letters || len(word) > longestWord) && !isAddr {
+		if moved && isAddress(word) {
+			continue
+		}
+		if mixed(word) || len(word) > longestWord {
 			words[i] = "***"
 		}
 	}
 	return strings.Join(words, " ")
+}
+
+const digits = "0123456789"
+
+// mixed reports whether a word has letters and digits.
+func mixed(word string) bool {
+	return strings.ContainsAny(word, digits) && strings.IndexFunc(word, unicode.IsLetter) >= 0
+}
+
+func isAddress(word string) bool {
+	_, port, err := net.SplitHostPort(word)
+	if err != nil || len(port) > len("65535") {
+		return false
+	}
+	return strings.Trim(port, digits) == ""
 }
 
 // longestWord is shorter than a token.

@@ -43,10 +43,14 @@ func (n *reader) drain(c *conn.Conn, now time.Duration) error {
 // grant it without the locks that it knew: so what is in flight must not count,
 // and the next handshake says what became of the server (R23).
 func (n *reader) demotedBy(v resp.Value) error {
-	if class := conn.ClassOf(v); class != conn.ClassReadOnly && class != conn.ClassMasterDown || n.group.config.Allow.Replica {
-		return nil
+	class := conn.ClassOf(v)
+	switch class {
+	case conn.ClassReadOnly, conn.ClassMasterDown:
+		if !n.group.config.Allow.Replica {
+			return notMaster("the server has become a replica, by its answer " + class.String())
+		}
 	}
-	return notMaster("the server has become a replica, by its answer " + conn.ClassOf(v).String())
+	return nil
 }
 
 // reply passes a reply to the command that it answers: the lane's, if the lane
@@ -69,12 +73,8 @@ func (n *reader) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 		return n.laneReply(v)
 	}
 	r := n.ring.at(n.pos)
-	if v.IsError() && r.form != nil && n.errorToNative(r, v) {
-		n.pos++ // the vote is counted, or comes with the reply to the script
-		return nil
-	}
-	if v.IsError() && conn.ClassOf(v) == conn.ClassNoScript && r.verb.script && n.cure(r, conn.ClassNoScript) {
-		n.pos++ // the vote comes with the reply to the repeated command
+	if v.IsError() && n.mends(r, v) {
+		n.pos++ // the vote is counted, or comes with the reply to what was sent again
 		return nil
 	}
 	if !n.sampled {
@@ -91,6 +91,18 @@ func (n *reader) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	// (docs/internals/design.md, "The vote comes before the cursor moves").
 	n.pos++
 	return nil
+}
+
+// mends reports whether an error is no vote, because the form or the script is
+// to blame.
+func (n *reader) mends(r *round, v resp.Value) bool {
+	if r.form != nil && n.errorToNative(r, v) {
+		return true
+	}
+	if conn.ClassOf(v) != conn.ClassNoScript || !r.verb.script {
+		return false
+	}
+	return n.cure(r, conn.ClassNoScript)
 }
 
 // sample updates the smoothed reply time. d counts from when the round was
@@ -182,10 +194,10 @@ func together(votes []Vote) Vote {
 
 // acceptVote counts a vote that the node gave.
 func (n *reader) acceptVote(r *round, vote Vote) {
-	if n.previous.unfenced.End > 0 && n.previous.unfenced.Has(r.receipt.Pos) && r.owedBy(n.index) {
+	if n.previous.unfenced.Has(r.receipt.Pos) && r.owedBy(n.index) {
 		n.doubt(r)
 	}
-	if (vote == Granted && r.verb.claims || vote == Restored) && (n.pos < n.voids || n.repeated && n.voids > 0) {
+	if n.voids > 0 && n.isVoid(r, vote) {
 		n.recordVote(r, Failed, flushed)
 		return
 	}
@@ -200,6 +212,20 @@ func (n *reader) acceptVote(r *round, vote Vote) {
 		return
 	}
 	n.recordVote(r, vote, nil)
+}
+
+// isVoid reports whether a vote sets a key on a server that said that all its
+// keys went.
+func (n *reader) isVoid(r *round, vote Vote) bool {
+	if n.pos >= n.voids && !n.repeated {
+		return false
+	}
+	switch vote {
+	case Granted:
+		return r.verb.claims
+	default:
+		return vote == Restored
+	}
 }
 
 // judgeRestored returns the vote of a node that set a missing key again. If the
@@ -232,7 +258,7 @@ func (n *reader) recordVote(r *round, v Vote, why *fault) {
 	b := &n.counters.batch
 	if !r.vote(n.index, v, why) {
 		b.late++
-		if votedOf(r.word.Load()).Has(n.index) && !r.void().Has(n.index) {
+		if votedOf(r.word.Load()).Without(r.void()).Has(n.index) {
 			b.overdue++
 		}
 		return

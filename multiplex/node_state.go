@@ -75,5 +75,8 @@ const (
 
 var newsNames = [...]string{"", "up", "down", "refused", "shed", "quarantined"}
 
+// up reports whether the node is up.
+func (n News) up() bool { return n == NewsUp || n == NewsQuarantined }
+
 // String returns the state in one word; "" for zero.
 func (n News) String() string { return newsNames[n] }

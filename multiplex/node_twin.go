@@ -55,12 +55,17 @@ func (n *dialer) twinOfLocked(server *conn.Server) *node {
 	}
 	for i, twin := range g.nodes {
 		p := n.proofs[i]
-		if twin != n.node && g.live.Has(i) && twin.server.RunID == server.RunID && (p == nil || p.twin != twin.conn || !p.apart) {
+		switch {
+		case twin == n.node, !g.live.Has(i), twin.server.RunID != server.RunID:
+		case !p.of(twin) || !p.apart:
 			return twin
 		}
 	}
 	return nil
 }
+
+// of reports whether a proof is about the twin's present connection.
+func (p *proof) of(twin *node) bool { return p != nil && p.twin == twin.conn }
 
 // tellApart proves that a connection that shook hands leads to a server other
 // than those of the nodes with a vote. An error is a reason to refuse the node.
@@ -79,7 +84,7 @@ func (n *dialer) tellApart(c *conn.Conn) error {
 			return nil
 		}
 		p := n.proofs[twin.index]
-		if p == nil || p.twin != twin.conn {
+		if !p.of(twin) {
 			p = newProof(twin.conn)
 			n.proofs[twin.index] = p
 		}

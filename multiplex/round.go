@@ -217,7 +217,7 @@ func (r *round) rouse(w uint64) {
 	if p != nil {
 		p.waiting.Add(-1)
 	}
-	if r.unusual && r.posting.Inbox != nil {
+	if r.isPosted() {
 		r.posting.Inbox.put(r)
 		return
 	}
@@ -341,6 +341,9 @@ func (r *round) patience() time.Duration {
 	}
 	return r.posting.Patience
 }
+
+// isPosted reports whether the outcome goes into an inbox.
+func (r *round) isPosted() bool { return r.unusual && r.posting.Inbox != nil }
 
 // postLocked prepares a posted round. Before it is published, the round is
 // counted as waiting and marked as asleep: the goroutine that decides it
