@@ -30,14 +30,15 @@ type Claim struct {
 	// TTL is the lifetime of the key. It bounds vote timeouts (R6) and debts
 	// (R8).
 	TTL time.Duration
-	// Undo appends the release, of the kind ClaimKind.Undo, that goes to every
-	// node if the round ends without a quorum of grants (R7). It is called only
-	// then, with an empty slice, and must not wait. If nil, nothing is undone.
+	// Undo appends the release that goes to every node if the round gets no
+	// quorum of grants (R7). Its kind is ClaimKind.Undo. It is called only
+	// then, with an empty slice, and must not wait. If nil, nothing is
+	// undone.
 	Undo func(dst []byte) Encoded
-	// Told, if not nil, is called right before Claim returns ErrRefused, for
-	// each node whose refusal was a text, or an array with one
-	// (ClaimKind.Telling). The text is valid until Told returns, which must not
-	// wait.
+	// Told, if not nil, is called right before Claim returns ErrRefused,
+	// for each node that refused with a text, or an array with one
+	// (ClaimKind.Telling). The text is valid until Told returns. Told must
+	// not wait.
 	Told func(node int, text []byte)
 }
 
@@ -52,16 +53,16 @@ type Command struct {
 	Receipt Receipt
 }
 
-// A Receipt says where a claim went, so that its release knows which nodes may
+// A Receipt says where a claim went. Its release learns from it which nodes may
 // hold the key.
 type Receipt struct {
 	// Sent is the set of nodes that the claim was queued for.
 	Sent Set
-	// Doubted is the subset of Sent that was quarantined at that time. A key
-	// set there says nothing about what such a node forgot before, so an
-	// extension of it does not count while the node is quarantined (R10, R23).
-	// This also applies to a later quarantine, although the key is older than
-	// that one, until the caller clears the doubt in its receipt.
+	// Doubted is the subset of Sent in quarantine at that time. A key set
+	// there says nothing about what such a node forgot before, so an
+	// extension of it does not count while the node is quarantined (R10,
+	// R23). Until the caller clears the doubt in its receipt, this also
+	// applies to a later quarantine, even of an older key.
 	Doubted Set
 	// Pos is the claim's position in the log.
 	Pos uint64

@@ -10,13 +10,13 @@ import (
 // ReleaseKind begin with it.
 //
 // A kind must not change once it has been used. Most are made once, as package
-// variables. If the replies say more than a vote, such as a number, a command
-// can have a kind of its own, whose Judge keeps what it reads.
+// variables. A command can have a kind of its own, for replies with more than a
+// vote, such as a number: its Judge keeps what it reads.
 type Kind struct {
-	// Judge returns the vote that a reply means. It is called with every reply
-	// but errors, however late, and by several goroutines. It must not keep the
-	// reply. It returns Alien for a type that cannot answer the command, which
-	// ends the connection (R16).
+	// Judge returns the vote that a reply means. It is called with every
+	// reply but errors, however late, and by several goroutines. It must
+	// not keep the reply. It returns Alien for a type of reply that cannot
+	// answer the command. That ends the connection (R16).
 	Judge func(resp.Value) Vote
 	// Script marks commands that name a script by its digest. If a node has
 	// lost the script, it gets the script and the same command again, on the
@@ -45,30 +45,30 @@ type ClaimKind struct {
 	// Numbered marks commands that give keys fencing numbers. They count only on
 	// nodes that have a floor (Config.Floors).
 	Numbered bool
-	// Placing marks commands whose refusals are wanted from a quorum of nodes:
-	// see the Mode of that name.
+	// Placing marks commands that want refusals from a quorum of nodes: see
+	// the Mode of that name.
 	Placing bool
 
 	lazy lazyVerb
 }
 
 // An ExtendKind describes commands about a key that is held, other than its
-// release. Once no quorum can grant, a round still waits while refusals may
-// prove that the key is not ours: "not yours" and "unknown" call for different
+// release. Without hope of a quorum, a round still waits for refusals that may
+// prove that the key is not ours. "Not yours" and "unknown" call for different
 // actions (R9, R12).
 type ExtendKind struct {
 	Kind
 	// Merger, if not nil, merges commands that wait for the same flush.
 	Merger *Merger
-	// Creates marks a script that may set a key that was not there. Like a
-	// claim, it is never retried after NOSCRIPT.
+	// Creates marks a script that may set a missing key. Like a claim, it
+	// is never retried after NOSCRIPT.
 	Creates bool
 
 	lazy lazyVerb
 }
 
-// A ReleaseKind describes commands that undo a claim. They are accepted when
-// others are refused, and a node that does not confirm one owes it (R8). Their
+// A ReleaseKind describes commands that undo a claim. They are accepted even in
+// a group that refuses others. A node owes one until it confirms it (R8). Their
 // rounds are decided as those of an ExtendKind.
 type ReleaseKind struct {
 	Kind
@@ -79,8 +79,8 @@ type ReleaseKind struct {
 	// support goes into the log, unmerged (R25). If nil, or if the nodes share
 	// none, the command goes as given.
 	Native []Form
-	// Behind places the command behind those that wait to be merged, because it
-	// may undo one of them and must not overtake it.
+	// Behind places the command behind those that wait to be merged. It may
+	// undo one of them, and must not overtake it.
 	Behind bool
 
 	lazy, alone lazyVerb
@@ -89,9 +89,9 @@ type ReleaseKind struct {
 // A Merger makes one command of several of the same kind.
 type Merger struct {
 	// Kind is the kind of the merged command. Its Judge is called for each
-	// element of the reply, an array with one element for each key. The vote on
-	// a command with several keys is Failed if one of them failed, and Granted
-	// if all were granted.
+	// element of the reply, an array with one element for each key. The
+	// vote on a command with several keys is Failed with one failed key,
+	// and Granted if all were granted.
 	Kind
 	// AppendHead appends the beginning of a command about n keys. The keys of
 	// all merged commands follow, then the rest of all, in the same order; see
@@ -107,8 +107,8 @@ const maxMerged = 64
 // A Form is a native form of a command: Head, the encoded key, Middle, what
 // follows the key, and Tail.
 type Form struct {
-	// Name names the form, and the optional steps of conn.Config.Prelude that a
-	// node accepts if it supports the form.
+	// Name names the form, and the optional steps of conn.Config.Prelude. A
+	// node that supports the form accepts them.
 	Name string
 	// Head, Middle and Tail are encoded bytes.
 	Head, Middle, Tail []byte
@@ -156,7 +156,7 @@ func (v *verb) telling(form *Form) bool {
 	return v.tells
 }
 
-// A lazyVerb is a verb that is made when it is first used.
+// A lazyVerb is made at its first use.
 type lazyVerb struct {
 	once sync.Once
 	made verb

@@ -18,26 +18,26 @@ type Config struct {
 	// Nodes are the 1 to 16 masters (R1). NodeError and Set refer to them by
 	// index.
 	Nodes []conn.Config
-	// VoteTimeout is how long the group waits for a node's vote. If zero, it
-	// follows R6: TTL/200 within 5–50 ms, or four times the node's smoothed
-	// reply time if that is larger, and at most a tenth of the TTL. A starved
-	// process waits for a tenth of the TTL if the outcome would be unknown
-	// without the missing votes.
+	// VoteTimeout is how long the group waits for a node's vote. If zero,
+	// it follows R6: TTL/200 within 5–50 ms, or four times the node's
+	// smoothed reply time, whichever is larger, but at most a tenth of the
+	// TTL. A starved process waits for a tenth of the TTL if the outcome
+	// would be unknown without the missing votes.
 	VoteTimeout time.Duration
 	// ShedAfter is the age of the oldest unanswered command at which a
-	// connection is given up (R26). For commands sent to this node alone it is
-	// at least a second. If zero, 100 ms or four times the vote timeout,
-	// whichever is larger; five times that for a node that is not behind every
-	// other, or that still answers.
+	// connection is given up (R26). For commands sent to this node alone it
+	// is at least a second. If zero, it is the larger of 100 ms and four
+	// times the vote timeout. A node gets five times that if it still
+	// answers, or another one is as far behind.
 	ShedAfter time.Duration
 	// MaxPending is how many rounds may wait for answers before new claims and
 	// extensions are refused with ErrOverloaded (R26). If zero, 32,768.
 	//
-	// Under very high load a node that lags is given up before ShedAfter: if it
-	// is MaxPending/2 rounds behind another once three quarters of MaxPending
-	// are taken, or if it is 8,192 rounds behind and overdue by 25 ms and twice
-	// its reply time. Each round that waits for a node costs half a KiB, and so
-	// does each release that the node then owes.
+	// Under very high load a lagging node is given up before ShedAfter. One
+	// case is a lag of MaxPending/2 rounds behind another node with three
+	// quarters of MaxPending taken. The other is a lag of 8,192 rounds,
+	// overdue by 25 ms and twice the reply time. Each round that waits for
+	// a node costs half a KiB, and so does each release that it then owes.
 	MaxPending int
 	// MaxDebts is how many releases a node may owe before it gets no new claims
 	// (R8). If zero, 65,536.
@@ -45,8 +45,8 @@ type Config struct {
 	// DriftFactor bounds how much the clocks of nodes and clients may differ in
 	// rate, as a fraction (R4). If zero, 0.01.
 	DriftFactor float64
-	// Cure holds the commands that load the scripts again on a node that
-	// answered NOSCRIPT (R24). Each has one reply, which is ignored.
+	// Cure holds the commands that load the scripts again after NOSCRIPT
+	// (R24). Each has one reply, which is ignored.
 	Cure [][]byte
 	// Replies bounds each reply and each push of a node that is up. A reply
 	// beyond it ends the connection (R32). Every reply that a group asks for is
@@ -57,16 +57,16 @@ type Config struct {
 	// Change. It is called under the group's mutex: it must not wait, nor call
 	// the group.
 	OnChange func(Change)
-	// ProbeAfter is how long a connection may be idle before it is probed with
-	// PING (R26). If a peer closes idle connections, they are from then on
-	// probed after a third of the time that the peer allowed, but not before
-	// 250 ms. If zero, 5 s.
+	// ProbeAfter is how long a connection may be idle before it is probed
+	// with PING (R26). If a peer closes idle connections, they are from
+	// then on probed after a third of the time allowed, but not before 250
+	// ms. If zero, 5 s.
 	ProbeAfter time.Duration
 	// MaxTTL is the longest TTL of any claim or extension by any client of
 	// these nodes. All clients must set the same. A node that may have
-	// forgotten keys is quarantined until every key with that TTL has expired
-	// (R23). It is cut to whole milliseconds. The TTLs of commands are not
-	// checked against it. If zero, a node counts as soon as it is up.
+	// forgotten keys is quarantined for as long as a key can live (R23). It
+	// is cut to whole milliseconds. The TTLs of commands are not checked
+	// against it. If zero, a node counts as soon as it is up.
 	MaxTTL time.Duration
 	// Seal says how to store the proof that a node needs no quarantine. If
 	// zero, each client watches for itself.
@@ -76,47 +76,49 @@ type Config struct {
 	// whose process was given no floor gets every command, but its grants of
 	// such claims do not count. It needs Seal.
 	Floors Floors
-	// OnClock, if not nil, is called with how far the nodes' clocks are ahead
-	// of this process's, by their median, when that was measured again. It is
+	// OnClock, if not nil, is called after each measurement with the median
+	// of how far the nodes' clocks are ahead of this process's. It is
 	// called under the group's mutex: it must not wait, nor call the group.
 	OnClock func(ahead time.Duration)
-	// OnNumber, if not nil, is called with the highest fencing number that a
-	// quorum of nodes remember, or higher ones, when that was looked at. It is
-	// called as OnClock is.
+	// OnNumber, if not nil, is called after each look with the highest
+	// fencing number remembered by a quorum of nodes, or a higher one. It
+	// is called as OnClock is.
 	OnNumber func(common int64)
-	// Durable is the set of nodes that keep their keys when they restart. They
-	// are not quarantined for that, but like other nodes until their deployment
-	// has been open for long enough (R29, R30). If zero, none.
+	// Durable is the set of nodes that keep their keys over a restart. A
+	// restart does not quarantine them. Like other nodes they must wait
+	// until their deployment has been open for long enough (R29, R30). If
+	// zero, none.
 	Durable Set
 	// Found makes the group open the set, and nothing else. It asserts that
-	// these nodes have granted no claim that may still be valid, so that they
-	// count at once (R30). It needs Seal. If zero, the group still opens a set
-	// that is not open, but then the nodes are watched first unless they show
-	// that they have run for long enough (R29).
+	// no claim granted by these nodes can still be valid. So they count at
+	// once (R30). It needs Seal. If zero, the group still opens a set that
+	// is not open. The nodes are watched first, unless they show a run that
+	// was long enough (R29).
 	Found bool
 	// Replace has the ids of former deployments of these nodes that are over.
 	// With Found, their seals are overwritten; the nodes are then watched. If a
 	// former one had a longer MaxTTL, the group waits for the difference first.
 	// If zero, none.
 	Replace []string
-	// LookBehind makes the group dial each node once more when it is first
-	// connected, at each address of its name, and warn if another server answers
-	// (R22). If zero, only the run ids of later connections are compared.
+	// LookBehind makes the group dial each node once more after its first
+	// connection, at each address of its name. It warns of another server
+	// there (R22). If zero, only the run ids of later connections are
+	// compared.
 	LookBehind bool
 	// Allow overrides checks on servers. If zero, all are made.
 	Allow Allow
-	// Remarks, if not nil, returns further warnings about a server that shook
-	// hands. It must not wait, nor keep the server.
+	// Remarks, if not nil, returns further warnings about a server after
+	// its handshake. It must not wait, nor keep the server.
 	Remarks func(*conn.Server) []string
 }
 
 // Allow overrides checks that a server must pass to get a vote (R22), one by
 // one. The zero value allows nothing.
 type Allow struct {
-	// SameServer gives two addresses of one server two votes. It is for tests
-	// only, with two databases of the server: in one database the second
-	// address would find the key that the first has set. If that server fails,
-	// two votes are missing.
+	// SameServer gives two addresses of one server two votes. It is for
+	// tests only, with two databases of the server: in one database the
+	// second address would find the key that the first has set. A failure
+	// of that server costs two votes.
 	SameServer bool
 	// Replica accepts a server that says it is a replica.
 	Replica bool
@@ -133,18 +135,17 @@ type Allow struct {
 	OtherMaxTTL bool
 }
 
-// A Seal says how to read and write two keys on each node: the seal, which says
-// which deployment the node belongs to and how long its process has been
-// watched (R23, R30), and the opening, which says that a client is about to
-// open a set. The group knows neither the names of the keys nor the script. The
-// zero Seal stores nothing; each client then watches for itself, and
-// deployments are not told apart.
+// A Seal says how to read and write two keys on each node. The seal names the
+// deployment of the node, and says how long its process has been watched (R23,
+// R30). The opening says that a client is about to open a set. The group knows
+// neither the names of the keys nor the script. The zero Seal stores nothing;
+// each client then watches for itself, and deployments are not told apart.
 type Seal struct {
 	// Read has the commands that return the seal and the opening, or null.
 	Read [2][]byte
 	// Write returns the command that changes the keys as its arguments say;
-	// they are those of internal/lua/seal.lua. The reply is 1 if that was done,
-	// and 0 if what is there forbids it. A node that replies NOSCRIPT gets
+	// they are those of internal/lua/seal.lua. The reply is 1 for done, and
+	// 0 if something there forbids it. A node that replies NOSCRIPT gets
 	// Config.Cure before the next try.
 	Write func(args ...string) []byte
 }
@@ -154,8 +155,9 @@ type Seal struct {
 type Floors struct {
 	// Read is the command that returns the record, or null.
 	Read []byte
-	// Write returns the command that gives the process with a run id a floor if
-	// the value of its seal is as given. The reply is 1, or 0 if it is not.
+	// Write returns the command that gives the process with a run id a
+	// floor, provided that its seal has the given value. The reply is 1, or
+	// 0 if it is not.
 	Write func(seal, run string, floor int64) []byte
 }
 

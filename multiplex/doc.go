@@ -5,8 +5,8 @@
 // It knows little of locks: not their names, tokens or scripts. But it knows
 // what makes a lock unsafe. A claim can be undone by a release. A release must
 // stand behind its claim on every connection. A node that may hold a key owes
-// the release of it (R8), and a node that may have forgotten keys does not
-// count for a while (R23).
+// the release of it (R8). A node that may have forgotten keys does not count
+// for a while (R23).
 //
 // R1 to R34 in these comments are the rules of docs/internals/rules.md
 // (https://github.com/redmux/redmux/blob/main/docs/internals/rules.md).
@@ -44,37 +44,36 @@
 // keys without a goroutine for each. Group.Query asks each node instead of a
 // quorum.
 //
-// What can be decided without a clock or a socket is in internal/pure: a node's
-// life, when a vote is given up, when a node is silent for too long, what it
-// owes, and whether it may have forgotten keys. The files here supply the
-// events and act on the decisions.
+// Decisions without a clock or a socket are in internal/pure: a node's life,
+// the time for a vote, silence, debts, and doubts about a node's memory. The
+// files here supply the events and act on the decisions.
 //
 // The deadlines of rounds are in watch.go. Its timer also runs each node's
 // pass, in node_silence.go: pure.Silence decides when the node is shed (given
 // up), and node.shedLocked breaks the connection.
 //
 // A node's life (dial, fence, pay, join, serve, bury) is in node_life.go. Only
-// the node's own goroutine closes the descriptor: in bury if the node was up,
-// in dial, lost or leave before that. node_fence.go and node_pay.go deal with
-// what the previous connection left. An address is assumed to lead to one
-// server for as long as that server runs. If another server takes the address
-// over, the first one's debts are settled with it.
+// the node's own goroutine closes the descriptor: in bury from an up node, in
+// dial, lost or leave before that. node_fence.go and node_pay.go deal with what
+// the previous connection left. An address is assumed to lead to one server for
+// as long as that server runs. If another server takes the address over, the
+// first one's debts are settled with it.
 //
-// Package internal/member knows which nodes count. It keeps the quarantine of
-// those that may have forgotten keys, makes them belong to one deployment, and
-// gives those that forgot fencing numbers a floor (Config.Floors). The
-// decisions are those of pure.Trust, pure.Deployment and pure.Floors.
-// group_members.go tells it what happens to nodes, and says its causes to
-// users. node_twin.go tells two addresses of one server from two servers.
+// Package internal/member knows which nodes count. It keeps nodes in quarantine
+// that may have forgotten keys, makes all belong to one deployment, and gives
+// floors to those that forgot fencing numbers (Config.Floors). The decisions
+// are those of pure.Trust, pure.Deployment and pure.Floors. group_members.go
+// tells it what happens to nodes, and says its causes to users. node_twin.go
+// tells two addresses of one server from two servers.
 //
 // Lookouts wait for a key that other clients hold (lookout.go). A server pushes
-// when the key changes; node_reply.go hands each push to lookout_track.go,
-// which finds the lookouts.
+// each change of the key. node_reply.go hands each push to lookout_track.go,
+// and that finds the lookouts.
 //
-// A kind of lock with its own scripts needs no change here. The package that
-// uses this one declares a ClaimKind for the script that sets the keys, a
-// ReleaseKind for the one that undoes it, and an ExtendKind for each command on
-// keys that are held (command_kind.go), puts the scripts into the handshake
+// A kind of lock with its own scripts needs no change here. The package above
+// declares a ClaimKind for the script that sets the keys, a ReleaseKind for the
+// one that undoes it, and an ExtendKind for each other command on held keys
+// (command_kind.go). It puts the scripts into the handshake
 // (conn.Config.Prelude) and Config.Cure, and encodes the commands; see
 // redlock/command_kind.go. A command may name several keys. If replies say more
 // than a vote, such as the last fencing number, the kind's Judge keeps what it
@@ -85,10 +84,10 @@
 // Commands are copied before a call returns. Rounds are recycled when the log,
 // the caller and the lanes have let go of them. One goroutine owns each node.
 // One goroutine, the watch, has the only timer for all commands and votes. One
-// goroutine writes for callers that have written enough. Where the system
-// allows polling, one reads for callers that wait while none of them reads.
-// Over connections of a user's NetDial, or with TLS that allows renegotiation,
-// and on systems other than Linux, each node's goroutine reads.
+// goroutine writes for callers that have written enough. On systems with
+// polling, one reads for waiting callers while none of them reads. Over
+// connections of a user's NetDial, or with TLS that allows renegotiation, and
+// on systems other than Linux, each node's goroutine reads.
 //
 // That is N + 3 goroutines for a group, and one more per connection inside
 // package conn. None is started per command, timeout or lock, and Close waits
@@ -96,18 +95,18 @@
 //
 // # What is reported
 //
-// NodeCounts (node_count.go) are numbers. The goroutine that reads adds to them
-// once for all replies that came together. A Change (node_state.go) is a
-// node's new state. OnChange is called under the mutex and must not wait.
+// NodeCounts (node_count.go) are numbers. The reading goroutine adds to them
+// once for all replies that came together. A Change (node_state.go) is a node's
+// new state. OnChange is called under the mutex and must not wait.
 //
 // # What is bounded
 //
-// These have limits: rounds that wait for answers (MaxPending), bytes that wait
-// for the next flush (a megabyte) and for a socket (conn's backlog), the age of
-// an unanswered command (ShedAfter), entries of a lane, lookouts (65,536, and
-// half of a lane), dials per minute, the elements and bytes of a reply
-// (Config.Replies), the invalidations that a node may push, and what is read
-// from one node before the others get their turn (R32). A node that owes
-// MaxDebts releases gets no new claims. A debt is dropped only once its key
-// must have expired (R26).
+// These have limits: rounds without an answer (MaxPending), bytes before a
+// flush (a megabyte) and before a socket (conn's backlog), the age of an
+// unanswered command (ShedAfter), entries of a lane, lookouts (65,536, and half
+// of a lane), dials per minute, the elements and bytes of a reply
+// (Config.Replies), invalidations pushed by a node, and bytes read from one
+// node before the others get their turn (R32). A node that owes MaxDebts
+// releases gets no new claims. A debt is dropped only once its key must have
+// expired (R26).
 package multiplex

@@ -47,12 +47,12 @@ var (
 	ErrRefused = errors.New("multiplex: refused")
 	// ErrUndecided is what every UndecidedError unwraps to.
 	ErrUndecided = errors.New("multiplex: too few nodes answered")
-	// ErrOverloaded is returned when a command was not sent because too many
-	// wait for answers already, or because so many nodes take nothing of what
-	// is written to them that the others are no quorum (R26).
+	// ErrOverloaded is returned for a command that was not sent. Either too
+	// many wait for answers already, or too few nodes for a quorum take
+	// what is written to them (R26).
 	ErrOverloaded = errors.New("multiplex: too many commands wait for answers")
-	// ErrClosed is returned for a command that came after Close, or that Close
-	// cut short (R28).
+	// ErrClosed is returned for a command after Close, or cut short by it
+	// (R28).
 	ErrClosed = errors.New("multiplex: group is closed")
 )
 
@@ -62,8 +62,7 @@ type NodeError struct {
 	Addr string // its address, without credentials (R27)
 	Err  error  // the cause
 
-	// If Err is why an attempt to connect failed, tried is when that began. See
-	// Lasting.
+	// For a failed attempt to connect, tried is its beginning. See Lasting.
 	tried    time.Time
 	known    bool // the node was up once
 	replicas bool // Allow.Replica
@@ -76,7 +75,7 @@ func (e *NodeError) Error() string {
 }
 
 // causeText returns the text of a cause to put behind the name of its node. It
-// omits that the node is down if the reason implies that.
+// omits "node is down" before a reason that implies it.
 func causeText(err error) string {
 	switch e := err.(type) {
 	case *downError:
@@ -177,12 +176,12 @@ func (e *UndecidedError) Unwrap() []error {
 	return all
 }
 
-// A fault is a cause that many rounds can share, so that nothing is allocated
-// while a node is down or keeps refusing.
+// A fault is a cause shared by many rounds. So nothing is allocated for a node
+// that is down or keeps refusing.
 type fault struct {
 	err error
-	// If err is why an attempt to connect failed, tried is when that began, on
-	// the group's clock.
+	// For a failed attempt to connect, tried is its beginning, on the
+	// group's clock.
 	tried time.Duration
 }
 
@@ -216,8 +215,8 @@ func (e *RefusalError) Error() string {
 	return "multiplex: answered with the error " + e.Class.String()
 }
 
-// ErrQuarantined is the cause if the node's grants do not count yet because it
-// may have forgotten locks that are still valid (R23).
+// ErrQuarantined is the cause of a node whose grants do not count yet: it may
+// have forgotten valid locks (R23).
 var ErrQuarantined = errors.New("multiplex: quarantined")
 
 // A QuarantineError is ErrQuarantined with its particulars.
@@ -246,29 +245,28 @@ var (
 	// ErrMaxTTL is the cause if the node's seal was written with another MaxTTL
 	// (R23).
 	ErrMaxTTL = errors.New("multiplex: this deployment was used with another MaxTTL")
-	// ErrPermissions is the cause if this user lacks a permission that locks
-	// need (R22).
+	// ErrPermissions is the cause if this user lacks a permission for locks
+	// (R22).
 	ErrPermissions = errors.New("multiplex: what locks need is forbidden")
 )
 
 // Causes of a node's missing vote that concern the deployment (R30).
 var (
-	// ErrDeployment is the cause if the nodes of the group belong to different
-	// deployments, or to one with another number of nodes, or if the node does
-	// not belong to the deployment of the others.
+	// ErrDeployment is the cause if the nodes of the group belong to
+	// different deployments, or to one of another size, or this node not to
+	// that of the others.
 	ErrDeployment = errors.New("multiplex: another deployment")
 	// ErrUnopened is the cause while the nodes belong to no deployment yet.
 	// Opening one needs all of them at one time.
 	ErrUnopened = errors.New("multiplex: the deployment is not open")
 )
 
-// ErrNoFloor is the cause if the node does not know which fencing numbers were
-// granted before it lost its memory, so that its grants of claims with a number
-// do not count (docs/fencing.md).
+// ErrNoFloor is the cause of a node that lost its memory of granted fencing
+// numbers. Its grants of claims with a number do not count (docs/fencing.md).
 var ErrNoFloor = errors.New("multiplex: the node has no floor for fencing numbers")
 
-// ErrUnbelieved is the cause if the node refused for a reason that cannot be
-// true: a number or a ticket beyond what an honest node can have granted (R33).
+// ErrUnbelieved is the cause of a refusal whose reason cannot be true: a number
+// or a ticket beyond all that an honest node can have granted (R33).
 var ErrUnbelieved = errors.New("multiplex: the node is not believed")
 
 // A PreflightError says why a server that answers gets no vote: what was

@@ -10,16 +10,16 @@ import (
 )
 
 // failoverTakes is how long a failover, a restart or a replacement of files may
-// take. A cause that belongs to one is lasting if it lasts longer.
+// take. A cause of one is lasting after that time.
 const failoverTakes = 30 * time.Second
 
-// Lasting reports whether the node's vote is missing for a cause that waiting
-// cannot remove (R31). A list names what may pass by itself, in package conn
-// for what a node says or does, and here for what this group knows of it; every
-// other cause is lasting.
+// Lasting reports whether the node's vote is missing for a cause beyond waiting
+// (R31). A list names what may pass by itself, in package conn for what a node
+// says or does, and here for what this group knows of it; every other cause is
+// lasting.
 //
-// Only an attempt that began at the given time or later shows that. An earlier
-// one proves nothing: the cause may have been removed since, and a node that
+// Only an attempt begun at the given time or later shows that. An earlier one
+// proves nothing: the cause may have been removed since, and a node that
 // refuses credentials is dialed only every 30 seconds. waited is for how long
 // the caller has found no quorum: a node that this group has known as a master
 // may be a replica during a failover.
@@ -91,7 +91,7 @@ func isOneOf(err error, causes ...error) bool {
 }
 
 // causeOf returns the class of an error that keeps a node from being up. barred
-// reports that the server answers, but will not take part until something is
+// reports that the server answers, but takes no part before something is
 // changed.
 func causeOf(err error) (class string, barred bool) {
 	if err == nil {

@@ -15,8 +15,8 @@ import (
 // A Group asks N nodes at once. Its methods are safe for concurrent use.
 //
 // The caller of a function whose name ends in Locked must hold the group's
-// mutex, or the receiver's own if it has one (tracker, query), or the tracker's
-// (Lookout, tracking).
+// mutex. Types with a mutex of their own mean that (tracker, query), and
+// Lookout and tracking the tracker's.
 type Group struct {
 	config *Config // by a pointer, behind which fmt does not look (R27)
 	size   int
@@ -152,8 +152,8 @@ func (g *Group) promptLocked() {
 type lifecycle struct {
 	phase phase // guarded by the group's mutex; it only advances
 
-	// claims counts the calls of Claim, and those that DelayClose adds, that
-	// may have to undo something; Close waits for them (R28).
+	// claims counts the calls of Claim with something to undo, perhaps, and
+	// those added by DelayClose. Close waits for them (R28).
 	claims atomic.Int64
 
 	stop    context.CancelFunc
@@ -194,8 +194,8 @@ func (l *lifecycle) closing() bool { return l.phase >= phaseClosing }
 func (l *lifecycle) closed() bool { return l.phase == phaseClosed }
 
 // A flusher is the role of writing batches to the sockets, which at most one
-// goroutine has. It belongs to the caller that queues a command while the role
-// is free, and passes to flushForOthers when that caller has written enough.
+// goroutine has. It belongs to the caller that queued a command in its absence,
+// and passes to flushForOthers after a few batches.
 type flusher struct {
 	// The following are guarded by the group's mutex.
 	taken bool // a goroutine has the role
@@ -209,13 +209,13 @@ type flusher struct {
 	outgoing []outgoing
 
 	handover chan struct{} // passes the role to flushForOthers
-	// yieldAfter is until when no goroutine yields, from when the flusher was
-	// made.
+	// yieldAfter is the end of the time without yields, from when the
+	// flusher was made.
 	yieldAfter atomic.Int64
 	made       time.Time
 
-	// entered counts the callers that ever began to wait for an outcome, left
-	// those that have run since it was decided, and answered the decided
+	// entered counts all callers that began to wait for an outcome, left
+	// those that have run since its decision, and answered the decided
 	// rounds. entered grows under the group's mutex.
 	entered, left atomic.Int64
 	_             [64]byte // callers change what is above, readers what is below
@@ -233,8 +233,8 @@ func (f *flusher) inside() int64 { return f.entered.Load() - f.left.Load() }
 // crowded reports whether a yield may gather rounds of other callers.
 func (f *flusher) crowded() bool { return f.inside() > crowdedAt }
 
-// returning reports whether there are callers whose round was decided and that
-// have not run since. It does not count one, which may be the flusher itself.
+// returning reports whether some callers have an answer, and have not run
+// since. It does not count one, which may be the flusher itself.
 func (f *flusher) returning() bool { return f.answered.Load() > f.left.Load()+1 }
 
 // take takes the role and reports whether it was free.
@@ -264,16 +264,17 @@ type watcher struct {
 	// without the mutex.
 	at    atomic.Int64
 	timer *time.Timer // wakes the watch; Reset needs the mutex
-	// ends is when the first context ends of those that the watch has seen since
+	// ends is the first end of a context, of those seen by the watch since
 	// its last pass. It changes under the group's mutex.
 	ends atomic.Int64
-	// excused is until when silence is blamed on starvation of this process.
+	// excused is the end of the time in which silence is blamed on
+	// starvation of this process.
 	excused time.Duration
-	// slack is how much later than due the timer fires. If callers poll, the
-	// goroutine that reads replies also runs the pass when it is due. The timer
+	// slack is how much later than due the timer fires. With callers that
+	// poll, the reading goroutine also runs a pass that is due. The timer
 	// matters only while no goroutine reads. A timer that fires wakes a
-	// goroutine, and with it another thread, beside a lone caller. That made the
-	// caller's p99 with one master a third to a half higher.
+	// goroutine, and with it another thread, beside a lone caller. That
+	// made the caller's p99 with one master a third to a half higher.
 	slack time.Duration
 }
 
@@ -286,8 +287,8 @@ func (w *watcher) start(after time.Duration, polls bool) {
 	w.timer = time.NewTimer(max(pure.Soon, after))
 }
 
-// set makes the watch run at the given time, or up to slack later, unless a
-// context ends before that.
+// set makes the watch run at the given time, or up to slack later, but not
+// after the end of a context.
 func (w *watcher) set(at, now time.Duration) {
 	w.at.Store(int64(at))
 	w.timer.Reset(max(pure.Soon, at-now) + min(w.slack, max(0, time.Duration(w.ends.Load())-at)))

@@ -2,18 +2,18 @@ package multiplex
 
 import "context"
 
-// Claim sends a claim to every node that is up and waits until its round is
-// decided (R5). It returns nil if a quorum granted; ErrRefused if nodes
-// refused; an *UndecidedError if too few nodes answered; ErrOverloaded if
-// nothing was sent because the log is full; ErrClosed; or the context's error,
-// without sending anything if ctx has ended before the call. While Claim waits,
-// the group calls ctx.Err, which must not call the group.
+// Claim sends a claim to every node that is up and waits for the decision of
+// its round (R5). It returns nil after a quorum of grants; ErrRefused after
+// refusals; an *UndecidedError after too few answers; ErrOverloaded, with
+// nothing sent, from a full log; ErrClosed; or the context's error, with
+// nothing sent for a ctx that had ended before the call. During the wait, the
+// group calls ctx.Err. That must not call the group.
 //
 // If Claim returns an error, its release was queued for every node before it
-// returned, in the same order on each connection (R7, R8). A caller that finds
-// that the grants came too late, or do not agree, undoes them with Tell, and
-// lets Close wait for that (DelayClose). The receipt belongs to the claim,
-// whatever its outcome.
+// returned, in the same order on each connection (R7, R8). A caller whose
+// grants came too late, or do not agree, undoes them with Tell. DelayClose
+// makes Close wait for that. The receipt belongs to the claim, whatever its
+// outcome.
 func (g *Group) Claim(ctx context.Context, kind *ClaimKind, c *Claim) (Receipt, error) {
 	g.called(ctx)
 	p, err := g.enterOpen(ctx, kind.verb(), &Command{Encoded: Encoded{c.Bytes, c.Key}, TTL: c.TTL})
@@ -48,9 +48,9 @@ func (g *Group) Extend(ctx context.Context, kind *ExtendKind, cmd *Command) erro
 	return g.outcome(p, nil)
 }
 
-// Release sends a release and waits as Claim does. It is also sent if ctx has
-// ended, if too few nodes are up, or if the log is full (R9). Nodes that are
-// down owe it if the claim went to them (R8). With a Merger, it travels with
+// Release sends a release and waits as Claim does. It is also sent after the
+// end of ctx, to too few nodes, and from a full log (R9). Nodes that are down
+// owe it, provided that they got the claim (R8). With a Merger, it travels with
 // others that wait for the same flush.
 func (g *Group) Release(ctx context.Context, kind *ReleaseKind, cmd *Command) error {
 	g.called(ctx)
@@ -62,8 +62,8 @@ func (g *Group) Release(ctx context.Context, kind *ReleaseKind, cmd *Command) er
 }
 
 // HandOver is Release for a key that another caller waits for. It is never
-// merged, and calls queued once it has its place in the log: commands that
-// enter after that stand behind it on every connection. queued must not wait.
+// merged, and calls queued once it has its place in the log. Later commands
+// stand behind it on every connection. queued must not wait.
 func (g *Group) HandOver(ctx context.Context, kind *ReleaseKind, cmd *Command, queued func()) error {
 	g.called(ctx)
 	p, err := g.enter(ctx, kind.unmerged(), cmd, Posting{})
@@ -186,10 +186,9 @@ func (g *Group) fullLogLocked() bool {
 	return g.log.waiting() >= g.config.MaxPending
 }
 
-// isBehindLocked reports whether so many nodes are behind with what was written
-// that the others of those needed are no quorum. More would cost their
-// connections (R26). Where others are a quorum, a node that does not read is
-// shed instead.
+// isBehindLocked reports whether so many nodes are behind with their bytes that
+// the others of those needed are no quorum. More would cost their connections
+// (R26). Where others are a quorum, a node that does not read is shed instead.
 func (g *Group) isBehindLocked(needed Set) bool {
 	if g.flusher.behind == 0 {
 		return false

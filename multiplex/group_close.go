@@ -16,8 +16,8 @@ import (
 // Close waits for answers for as long as Patience allows, even if ctx has
 // ended. ctx only cuts short what a configured vote timeout allows beyond that;
 // Close then returns the context's error. So Close outlasts ctx by at most
-// Patience, and by another second if callers of this process that have to undo
-// a claim are starved.
+// Patience, and by another second for starved callers of this process with a
+// claim to undo.
 func (g *Group) Close(ctx context.Context) error {
 	g.called(ctx)
 	g.mu.Lock()
@@ -46,15 +46,15 @@ func (g *Group) Refuse() {
 }
 
 // DelayClose adds to the number of callers that Close waits for before it ends
-// the connections, for at most a second. These are callers that have a claim,
-// or may have one, and have not decided yet whether to undo it. Each call with
-// 1 must be followed by one with -1.
+// the connections, for at most a second. These are callers with a claim,
+// perhaps, that have not decided yet about undoing it. Each call with 1 must be
+// followed by one with -1.
 func (g *Group) DelayClose(callers int64) {
 	g.made()
 	g.life.claims.Add(callers)
 }
 
-// Done returns a channel that is closed when the group is closed.
+// Done returns a channel that Close closes.
 func (g *Group) Done() <-chan struct{} {
 	g.made()
 	return g.life.stopped.Done()
@@ -64,12 +64,12 @@ func (g *Group) Done() <-chan struct{} {
 // starved.
 const unwindMost = time.Second
 
-// Patience returns how long Close waits for the answers to releases even if its
-// context has ended: 50 ms, or four times the reply time of the slowest node
-// that is up if that is longer, but at most a second and no longer than the
-// configured vote timeout. Releases that were written but not answered may be
-// lost: closing a socket on which answers arrive aborts it, and discards what
-// the kernel has not sent yet.
+// Patience returns how long Close waits for the answers to releases even after
+// the end of its context. That is the larger of 50 ms and four times the reply
+// time of the slowest node that is up, but at most a second and the configured
+// vote timeout. Releases without an answer may be lost. A socket closed with
+// answers on their way is aborted, and the kernel discards the bytes not sent
+// yet.
 func (g *Group) Patience() time.Duration {
 	g.made()
 	patience := g.answerTime(0)
@@ -98,11 +98,10 @@ func (g *Group) answerTime(configured time.Duration) time.Duration {
 const anyTTL = 10 * time.Second
 
 // wind ends rounds that may be ended and waits for the others. It first waits
-// until each caller that was cut short has queued the release that undoes its
-// claim, and until that is written. This depends on this process alone, so ctx
-// never cuts it short. It then waits for the answers: up to the vote timeout,
-// or if ctx has ended, up to Patience. It returns the context's error if ctx
-// cut the second wait short.
+// for each caller that was cut short: its release must be queued and written.
+// This depends on this process alone, so ctx never cuts it short. It then waits
+// for the answers: up to the vote timeout, or if ctx has ended, up to Patience.
+// It returns the context's error if ctx cut the second wait short.
 func (g *Group) wind(ctx context.Context) error {
 	g.mu.Lock()
 	g.endRoundsLocked(func(r *round) bool { return !r.verb.releases })
@@ -110,8 +109,8 @@ func (g *Group) wind(ctx context.Context) error {
 	g.Flush() // writes what was posted
 	begun := g.now()
 	waitFor(nil, g.unwound, unwindMost)
-	// Both waits together take the vote timeout, unless our own callers were so
-	// slow that less than half of it would be left for the nodes.
+	// Both waits together take the vote timeout. At least half of it is
+	// left for the nodes, however slow our own callers were.
 	limit := g.answerTime(g.config.VoteTimeout)
 	limit = max(limit-(g.now()-begun), limit/2)
 	least := min(limit, g.Patience())
@@ -141,8 +140,8 @@ func waitFor(cut <-chan struct{}, holds func() bool, most time.Duration) bool {
 	return true
 }
 
-// unwound reports whether no claim is under way any more and everything that
-// was queued is written.
+// unwound reports whether no claim is under way any more and nothing queued is
+// unwritten.
 func (g *Group) unwound() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -51,8 +51,8 @@ func (h host) Cure(node int) bool {
 func (h host) Wake(at time.Duration) { h.g.wakeWatchAtLocked(at) }
 
 // Looked ends the doubt about what a node granted since it said that all its
-// keys went. If the look began a quarantine, rounds that are in flight do not
-// know of it.
+// keys went. After a look that began a quarantine, rounds in flight do not know
+// of it.
 func (h host) Looked(node int) { h.g.nodes[node].reader.explainLocked() }
 
 func (h host) Changed(node int) { h.g.nodes[node].reporter.tellLocked() }
@@ -117,8 +117,8 @@ type Membership struct {
 	// Complete reports whether every node was found to belong to it.
 	Complete bool
 	Founded  bool // this group opened it
-	// Settles is how long it takes until the group opens the set, if it only
-	// waits for that time to pass; otherwise 0.
+	// Settles is how long it takes until the group opens the set, for one
+	// that only waits for time to pass; otherwise 0.
 	Settles time.Duration
 	// Err is why the nodes' votes do not count, if the deployment is the
 	// reason; otherwise nil.

@@ -12,8 +12,8 @@ package multiplex
 // the inbox, exactly once. Otherwise nothing was sent: the error is an
 // *UndecidedError if too few nodes are up, ErrOverloaded, or ErrClosed.
 //
-// The receipt says which nodes the command goes to. If it is merged, it may
-// also go to nodes that join before it is written.
+// The receipt says which nodes the command goes to. A merged one may also go to
+// nodes that join before the write.
 func (g *Group) PostExtension(kind *ExtendKind, cmd *Command, posting Posting) (Receipt, error) {
 	g.made()
 	p, err := g.enter(nil, kind.verb(), cmd, posting)
@@ -38,10 +38,10 @@ func (g *Group) Flush() {
 		g.flusher.handover <- struct{}{}
 	}
 	g.mu.Unlock()
-	// Every posted round was counted as waiting before it was published. So a
-	// goroutine that has the poll role sees it when it gives the role up, and
-	// calls the poller's goroutine; if the role is free, this call does
-	// (compare Group.await).
+	// Every posted round was counted as waiting before it was published. A
+	// goroutine with the poll role sees it on giving the role up, and calls
+	// the poller's goroutine. With the role free, this call does (compare
+	// Group.await).
 	if p := g.poller; p != nil && p.role.Load() == roleFree && p.waiting.Load() > 0 {
 		p.callServer()
 	}

@@ -11,10 +11,10 @@ import (
 // for questions about each node, not about a quorum. Each reply, errors
 // included, is passed to each with the index of its node and of its command.
 // each must not keep the value and must not wait. It is not called
-// concurrently, nor after Query has returned. If it returns an error, that
-// node's connection ends (R16).
+// concurrently, nor after Query has returned. Its error ends that node's
+// connection (R16).
 //
-// Query returns when each node has answered or failed, or when ctx has ended.
+// Query returns after the answer or failure of each node, or the end of ctx.
 // The result has one element per node: nil, or why its answers are missing or
 // incomplete.
 func (g *Group) Query(ctx context.Context, commands [][]byte, each func(node, i int, v resp.Value) error) []error {

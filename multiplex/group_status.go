@@ -13,9 +13,8 @@ type Status struct {
 	State  State       // the stage of its life
 	Server conn.Server // what it said of itself when it was last connected
 	Debts  int         // releases that it owes (R8)
-	// Connects counts connections that shook hands, Deaths connections that
-	// ended, and Sheds those of them that this group gave up for silence or a
-	// full backlog (R26).
+	// Connects counts handshakes, Deaths ended connections, and Sheds those
+	// of them given up by this group for silence or a full backlog (R26).
 	Connects, Deaths, Sheds int
 	// Polled reports whether callers read this node's replies themselves.
 	Polled bool
@@ -26,21 +25,20 @@ type Status struct {
 	// Err is why the node is not up, nil when it is.
 	Err error
 	// Quarantined reports whether the node's grants do not count yet (R23).
-	// QuarantineLeft is how long that lasts if the node stays connected and no
-	// seal ends it earlier; QuarantineWhy is what began it. They are zero for a
-	// node that counts as soon as it is up.
+	// QuarantineLeft is how long that lasts if the node stays connected and
+	// no seal ends it earlier. QuarantineWhy is its reason. They are zero
+	// for a node that counts as soon as it is up.
 	Quarantined    bool
 	QuarantineLeft time.Duration
 	QuarantineWhy  string
 	// Sealed reports whether a seal of the node's process is known to exist.
 	Sealed bool
-	// Deployment is the id of the deployment that the node was last seen to
-	// belong to, and DeploymentNodes how many nodes that has (R30); zero if it
-	// belongs to none.
+	// Deployment is the id of the deployment in the last look at the node,
+	// and DeploymentNodes its size (R30). Both are zero for none.
 	Deployment      string
 	DeploymentNodes int
-	// Opening is the id of the deployment that another client is about to open
-	// with the node, or was when it died. It is "" if there is none.
+	// Opening is the id of the deployment that another client is, or was at
+	// its death, about to open with the node. It is "" if there is none.
 	Opening string
 	// Started is when the server's process started, by its own account, to the
 	// second. It is zero if the server does not say.

@@ -9,10 +9,10 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// Ready blocks until a quorum of nodes counts, which means that they are up and
-// not quarantined (R23). If ctx ends first, the error wraps the context's error
-// and an *UndecidedError that says what each missing node lacks. If the group
-// is closed, it is ErrClosed.
+// Ready blocks until a quorum of nodes counts: up, and not quarantined (R23).
+// After the end of ctx, the error wraps the context's error and an
+// *UndecidedError with the cause of each missing node. If the group is closed,
+// it is ErrClosed.
 func (g *Group) Ready(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.countingLocked().Len() >= g.quorum })
 }
@@ -22,24 +22,24 @@ func (g *Group) Complete(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.countingLocked() == All(g.size) })
 }
 
-// WaitUp blocks until a quorum of nodes is up, or until each node is up or has
-// failed once. Its errors are those of Ready.
+// WaitUp blocks until a quorum of nodes is up, or each node is up or has failed
+// once. Its errors are those of Ready.
 func (g *Group) WaitUp(ctx context.Context) error {
 	return g.waitUntil(ctx, func() bool { return g.live.Len() >= g.quorum || g.triedLocked() })
 }
 
-// WaitSettled blocks until a quorum of nodes counts, or until it is clear that
-// none will within the given time: too few nodes are up, or they are
-// quarantined for longer, or belong to another deployment. It does not wait for
-// nodes that are not up. Its errors are those of Ready.
+// WaitSettled blocks until a quorum of nodes counts, or clearly none will
+// within the given time. Then too few nodes are up, or they are quarantined for
+// longer, or belong to another deployment. It does not wait for nodes that are
+// not up. Its errors are those of Ready.
 func (g *Group) WaitSettled(ctx context.Context, within time.Duration) error {
 	return g.waitUntil(ctx, func() bool {
 		return g.countingLocked().Len() >= g.quorum || !g.unsettledLocked(within)
 	})
 }
 
-// unsettledLocked reports whether it is not known yet which nodes count, or a
-// quorum will count within the given time.
+// unsettledLocked reports whether a quorum will count within the given time, or
+// the counting nodes are not known yet.
 func (g *Group) unsettledLocked(within time.Duration) bool {
 	soon, known := g.members.Soon(within, g.now())
 	return !known || soon.Len() >= g.quorum
@@ -86,8 +86,7 @@ func (g *Group) missing() error {
 	return g.absentLocked(g.countingLocked())
 }
 
-// absentLocked returns the error of a command that cannot get a quorum because
-// too few nodes count for it.
+// absentLocked returns the error of a command for which too few nodes count.
 func (g *Group) absentLocked(counting Set) error {
 	e := &UndecidedError{Of: g.size}
 	for i, n := range g.nodes {
@@ -103,9 +102,8 @@ func (g *Group) absentLocked(counting Set) error {
 }
 
 // neededLocked returns the nodes from which a command can get a quorum. An
-// extension may count on a quarantined node if the key is older than the
-// quarantine (see round.void), unless the client does not know which deployment
-// is its own.
+// extension of an older key may count on a quarantined node (see round.void).
+// It may not in a client without a deployment that is clearly its own.
 func (g *Group) neededLocked(v *verb) Set {
 	if v.claims || g.members.Rivals {
 		return g.live &^ g.voidLocked(v)
@@ -121,13 +119,12 @@ func (g *Group) voidLocked(v *verb) Set {
 	return g.members.Doubted
 }
 
-// errReturning means that too few nodes are up for a quorum now, but that
-// enough may be up again in a moment.
+// errReturning means that too few nodes are up for a quorum now, and perhaps
+// enough in a moment.
 var errReturning = errors.New("multiplex: nodes are being dialed again")
 
-// returningLocked returns the nodes whose connection ended a moment ago, whose
-// first attempt to reconnect has not failed, and that would count for a command
-// if it succeeds.
+// returningLocked returns the nodes that may count for a command in a moment:
+// their connection has just ended, and no attempt to reconnect has failed.
 func (g *Group) returningLocked(v *verb, ttl time.Duration) Set {
 	var s Set
 	now := g.now()
@@ -142,8 +139,8 @@ func (g *Group) returningLocked(v *verb, ttl time.Duration) Set {
 	return s
 }
 
-// hopefulLocked reports whether the nodes that count for a command and those
-// that may return in a moment are a quorum.
+// hopefulLocked reports whether the counting nodes and the returning ones are a
+// quorum.
 func (g *Group) hopefulLocked(v *verb, ttl time.Duration) bool {
 	return (g.neededLocked(v) | g.returningLocked(v, ttl)).Len() >= g.quorum
 }

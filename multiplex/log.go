@@ -70,7 +70,7 @@ func (l *broadcast) take(g *Group) *round {
 	return r
 }
 
-// takeCarrier returns a round that carries others and that nothing else holds.
+// takeCarrier returns a round for others to travel in. Nothing else holds it.
 func (l *broadcast) takeCarrier(g *Group) *round {
 	if l.carriers == nil {
 		l.makeCarriers(g)

@@ -22,8 +22,8 @@ const (
 )
 
 // takeFlushLocked gives the flusher's role to the caller and returns true, if
-// the role is free. If it is taken, its holder will see what was queued: it
-// gives the role up only under the mutex and when nothing is left.
+// the role is free. The holder of a taken role will see what was queued: it
+// gives the role up only under the mutex, with nothing left.
 func (g *Group) takeFlushLocked() bool {
 	if !g.flusher.take() {
 		return false
@@ -32,8 +32,8 @@ func (g *Group) takeFlushLocked() bool {
 	return true
 }
 
-// holdFlush defers flushing while the caller delivers replies, so that the
-// follow-ups go out in one flush: a third of the writes.
+// holdFlush defers flushing during a delivery of replies. The follow-ups go out
+// in one flush: a third of the writes.
 func (g *Group) holdFlush() {
 	g.mu.Lock()
 	g.flusher.held = true
@@ -75,8 +75,8 @@ func (g *Group) flush() {
 	g.flusher.handover <- struct{}{}
 }
 
-// flushForOthers is the goroutine to which callers that have written enough
-// hand the role.
+// flushForOthers is the goroutine that gets the role from callers after a few
+// batches.
 func (g *Group) flushForOthers() {
 	for {
 		select {
@@ -114,17 +114,17 @@ func (g *Group) flushBatch() bool {
 		g.mu.Unlock()
 		return false
 	}
-	// A batch of releases needs no check of the sockets. An unrequested reply
-	// grants no lock there, and if it is taken for the answer to a release,
-	// that release's own answer ends the connection.
+	// A batch of releases needs no check of the sockets. An unrequested
+	// reply grants no lock there. Taken for the answer to a release, it
+	// leaves that release's own answer to end the connection.
 	look := g.log.claims || g.flusher.lanes
 	batch := g.log.swap()
 	g.flusher.lanes = false
 	out := g.flusher.outgoing[:0]
 	for _, n := range g.nodes {
 		if n.life.State == Up {
-			// The cursor moves before the bytes are sent, so that no reply can
-			// come before that (R16).
+			// The cursor moves before the bytes are sent. So no
+			// reply can come before that (R16).
 			if len(n.lane.awaited) == 0 && len(n.lane.queued) > 0 {
 				n.silence.asked = g.now()
 			}
@@ -166,11 +166,11 @@ func (g *Group) flushBatch() bool {
 	return g.flusher.taken
 }
 
-// expect announces to each connection what is about to be sent. If a node has
-// answered everything, what is in its socket was not asked for, unless it is a
-// push, and must not be taken for an answer to what is sent now (R16). One
-// system call checks all polled connections; for a lone caller, it is most of
-// what expect costs.
+// expect announces to each connection what is about to be sent. Anything but a
+// push in the socket of a node that has answered everything was not asked for.
+// It must not be taken for an answer to the next command (R16). One system call
+// checks all polled connections; for a lone caller, it is most of what expect
+// costs.
 func (g *Group) expect(out []outgoing) {
 	var idle, polled uint64
 	for _, o := range out {

@@ -2,24 +2,23 @@ package multiplex
 
 import "slices"
 
-// Native forms (R25): newer servers have a command that deletes a key if it
-// holds the token, which costs them less than half of what the script costs,
-// and a SET that says which value is in its way.
+// Native forms (R25): newer servers have a command that deletes a key with a
+// given token, at less than half of the script's cost, and a SET that returns
+// the value in its way.
 //
 // A round's command always keeps the form as given, which every node
 // understands: debts, cures and repetitions use it. Only the bytes in the log
 // may have a native form, and only replies to these are read by the judge of
-// that form. The form is chosen under the mutex when the round
-// gets its place, by what all live nodes support at that moment. A later join
-// cannot make it wrong: a node that joins begins at the head of the log, behind
-// every round and byte queued before, so its first command comes after
-// agree has dropped a form that it lacks. If a node later loses the
-// command, or the user the right to it, an error reply shows that; see
-// errorToNative.
+// that form. The form is chosen under the mutex, together with the round's
+// place, by what all live nodes support at that moment. A later join cannot
+// make it wrong. The node begins at the head of the log, behind every round and
+// byte queued before, so its first command comes after agree has dropped a
+// missing form. A later loss of the command, or of the right to it, shows in an
+// error reply; see errorToNative.
 
-// NativeForm returns the name of the native form in which commands of a kind
-// now go to the nodes that are up, or "" if there is none. It may change with
-// every node that joins or leaves, and with every reply.
+// NativeForm returns the name of the native form of a kind's commands to the
+// nodes now up, or "" for none. It may change with every node that joins or
+// leaves, and with every reply.
 func (g *Group) NativeForm(kind *ReleaseKind) string {
 	g.made()
 	g.mu.Lock()
@@ -31,9 +30,9 @@ func (g *Group) NativeForm(kind *ReleaseKind) string {
 }
 
 // agree computes which steps of the handshake all live nodes accepted, and so
-// which forms they share. It must be called after each change of live, before
-// the mutex is released, so that a form is dropped before a node without it
-// gets its first command (R25).
+// their common forms. It must be called after each change of live, before the
+// mutex is released, so that a form is dropped before a node without it gets
+// its first command (R25).
 func (a *agreed) agree(nodes []*node, live Set) {
 	a.accepted = nil
 	for i, n := range nodes {

@@ -1,19 +1,18 @@
 package multiplex
 
-// Merging: releases that wait for the same flush travel as one command, whose
-// reply holds one result for each key; so do extensions. Starting a script
-// costs a server more than one more key within it, so with many concurrent
-// callers merging raises the throughput by a quarter.
+// Merging: releases before the same flush travel as one command. Its reply
+// holds one result for each key. So do extensions. Starting a script costs a
+// server more than one more key within it, so with many concurrent callers
+// merging raises the throughput by a quarter.
 //
 // Only commands with a waiting caller, or posted ones, are merged. The release
 // of a failed attempt goes into the log at once, or the SET of the next attempt
 // would overtake it and be refused because of the old key (R8, R11).
 
-// packLocked gives the commands that gathered since the last flush their places
-// in the log: a single one as it is, and several merged, unless there is a
-// native form, which costs a server less than its part of a script (R25). That
-// also fixes which nodes they go to (docs/internals/design.md, "Voters are
-// fixed with the place").
+// packLocked gives the commands gathered since the last flush their places in
+// the log: a single one as it is, several merged. A native form is not merged:
+// it costs a server less than its part of a script (R25). That also fixes their
+// nodes (docs/internals/design.md, "Voters are fixed with the place").
 func (g *Group) packLocked() {
 	for rest := g.gathering.rounds; len(rest) > 0; {
 		n := g.alikeLocked(rest)
@@ -47,8 +46,8 @@ func (g *Group) alikeLocked(rounds []*round) int {
 	return n
 }
 
-// placeMergedLocked puts several rounds into the log as one carrier, which
-// takes over the hold that the log would have on each.
+// placeMergedLocked puts several rounds into the log as one carrier. It takes
+// over the log's hold on each.
 func (g *Group) placeMergedLocked(parts []*round) {
 	if missing := All(g.size) &^ g.live; missing|g.members.Doubted != 0 {
 		for _, p := range parts {
@@ -74,7 +73,7 @@ func (g *Group) placeMergedLocked(parts []*round) {
 }
 
 // appendCommand appends the round's command as given. That of a carrier is made
-// of its parts, which it holds.
+// of its parts.
 func (r *round) appendCommand(dst []byte) []byte {
 	if !r.carrier {
 		return append(dst, r.command...)

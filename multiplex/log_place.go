@@ -24,9 +24,9 @@ func (g *Group) placeLocked(r *round, command []byte) bool {
 	return true
 }
 
-// failMissingLocked fails the votes of nodes that are not up when a round gets
-// its place (docs/internals/design.md, "Voters are fixed with the place"). It
-// does so at once for all, so that the error names each of them (R12). A
+// failMissingLocked fails the votes of nodes that are not up at the moment of a
+// round's place (docs/internals/design.md, "Voters are fixed with the place").
+// It does so at once for all, so that the error names each of them (R12). A
 // release that such a node may have to execute becomes its debt (R8). Votes of
 // quarantined nodes on a claim fail with them (R23), and those of nodes without
 // a floor, but without a debt: those nodes get the command and its release.
@@ -46,7 +46,7 @@ func (g *Group) failMissingLocked(r *round, missing Set) {
 	g.countMissedLocked(given&doubted, quarantined)
 }
 
-// discountLocked records the round's quarantined nodes, and returns those whose
+// discountLocked records the round's quarantined nodes. It returns those whose
 // vote on it fails for that reason. It stores their causes in the round.
 func (g *Group) discountLocked(r *round) Set {
 	r.discounted = g.members.Doubted & g.live

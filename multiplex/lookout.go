@@ -8,13 +8,12 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A Lookout watches one key that other clients hold, until it is gone on a
-// quorum of nodes, or they have pushed that it changed (lookout_track.go). It
-// asks each node once and then receives pushes, instead of asking again and
-// again. Its signal is a hint that may be wrong either way: a key that changed
-// may only have been extended, and a push can be lost with its connection. So a
-// client that gets the signal must still claim the key, and one that gets none
-// must try now and then.
+// A Lookout watches one key of other clients, until it is gone on a quorum of
+// nodes, or pushes say so (lookout_track.go). It asks each node once and then
+// receives pushes, instead of asking again and again. Its signal is a hint, and
+// may be wrong either way. A changed key may only have been extended, and a
+// push can be lost with its connection. So a client must still claim the key
+// after the signal, and try now and then without one.
 //
 // A Lookout's methods must not be called concurrently.
 type Lookout struct {
@@ -53,8 +52,9 @@ const (
 	noExpiry time.Duration = 1<<63 - 1
 )
 
-// Lookout returns a Lookout for a key, which it copies, or nil if there are too
-// many. It sends nothing until Ask. Call Stop when it is no longer needed.
+// Lookout returns a Lookout for a key, and copies the key. It returns nil if
+// there are too many. It sends nothing until Ask. Call Stop when it is no
+// longer needed.
 func (g *Group) Lookout(key []byte) *Lookout {
 	g.made()
 	l := &Lookout{
@@ -97,9 +97,9 @@ func (l *Lookout) Ask() bool {
 	}
 	l.held, l.free, l.mute = 0, 0, l.mute&l.pending
 	for i, n := range g.nodes {
-		// A node that has yet to answer is not asked again, so that a stalled
-		// node's lane does not fill up. Its answer, and what it pushes after
-		// that, serve as well as new ones.
+		// A node that has yet to answer is not asked again. So a
+		// stalled node's lane does not fill up. Its answer, and what it
+		// pushes after that, serve as well as new ones.
 		switch {
 		case g.life.closing(), !g.live.Has(i), l.pending.Has(i), !n.canTrackLocked():
 		case n.askForLocked(l):
@@ -111,15 +111,15 @@ func (l *Lookout) Ask() bool {
 	t.mu.Unlock()
 	g.mu.Unlock()
 	if listening && g.poller != nil && g.poller.role.Load() == roleFree {
-		// If a goroutine has the role, it finds the lookout when it leaves.
+		// A goroutine with the role finds the lookout on leaving it.
 		g.poller.callServer()
 	}
 	return listening
 }
 
-// Signal returns a channel that receives once after each Ask that returned
-// true: when the key is gone, or changed, on a quorum of nodes, or when so many
-// nodes died that this cannot happen any more.
+// Signal returns a channel that receives once after each successful Ask: for a
+// key gone or changed on a quorum of nodes, or with too many nodes dead for
+// that.
 func (l *Lookout) Signal() <-chan struct{} {
 	l.made()
 	return l.signal
@@ -175,9 +175,9 @@ const (
 	turnQuestion
 )
 
-// answered handles one node's reply. PTTL replies -2 if the key is not there,
-// and -1 if it does not expire. In either case the node has registered the
-// question, and pushes once when the answer changes.
+// answered handles one node's reply. PTTL replies -2 for a missing key, and -1
+// for one without expiry. In either case the node has registered the question,
+// and pushes once when the answer changes.
 func (l *Lookout) answered(n *node, turn int, v resp.Value) error {
 	g := l.group
 	t := g.tracker
@@ -229,8 +229,7 @@ func (l *Lookout) abandoned(n *node) {
 	l.settleLocked()
 }
 
-// changedLocked records a push from a node. While the node's answer is on its
-// way, that answer decides.
+// changedLocked records a push from a node. An answer on its way decides.
 func (l *Lookout) changedLocked(n *node) {
 	if l.held.Has(n.index) {
 		l.held &^= setOf(n.index)

@@ -13,13 +13,13 @@ import (
 
 // A tracker passes each push of a server to the lookouts that it concerns.
 // Pushes come by CLIENT TRACKING over RESP3, on the connection that carries
-// everything else. With MaxTTL it is turned on before the node joins, since a
-// server that loses all its keys says so (see node.pushed); otherwise when the
-// first lookout needs it.
+// everything else. With MaxTTL it is turned on before the node joins: a server
+// tells the loss of all its keys (see node.pushed). Otherwise it is turned on
+// for the first lookout.
 //
-// OPTIN is used because otherwise the scripts that release and extend would
-// register every key that they read. NOLOOP is not used: callers of this client
-// also wait for its own releases.
+// OPTIN is used since otherwise the scripts for releases and extensions would
+// register every key they read. NOLOOP is not used: callers of this client also
+// wait for its own releases.
 //
 // The tracker's mutex may be taken while the group's is held, never the other
 // way round. Nothing blocks while it is held.
@@ -44,8 +44,8 @@ type tracking struct {
 	denied bool
 	// pushes is how many keys the node may still name in invalidations (R32).
 	pushes int
-	// flushed is when the nulls received so far, each of which stands for
-	// FLUSHALL, would have come at the allowed rate.
+	// flushed is the time of the last null received (each stands for
+	// FLUSHALL), had they come at the allowed rate.
 	flushed time.Duration
 	// nothing means that since the last null, no answer of this node has made a
 	// lookout expect a push.
@@ -53,9 +53,10 @@ type tracking struct {
 }
 
 const (
-	// pushesPerQuestion is how many invalidations one question allows. A server
-	// sends one, when the key changes, expires, or is dropped from the server's
-	// table for lack of room; the other allows for a server that repeats it.
+	// pushesPerQuestion is how many invalidations one question allows. A
+	// server sends one for a key that changes, expires, or leaves the
+	// server's table for lack of room. The other is for a server that
+	// repeats it.
 	pushesPerQuestion = 2
 	// maxPushes bounds tracking.pushes. By default a server tracks a million
 	// keys.
@@ -194,9 +195,9 @@ var flushed = &fault{err: fmt.Errorf("%w: the server lost all its keys a moment 
 
 // pushed handles a push. A null means that all keys went, by FLUSHALL or since
 // the server became a replica. It may be a master again before the next look,
-// and grant what another client holds. So what it grants from then on does not
-// count until a look, of which every reply came after the null, has found its
-// seal and its history as they were (R23).
+// and grant what another client holds. So its later grants do not count at
+// first. They do after a look, wholly after the null, that found its seal and
+// its history as they were (R23).
 func (n *reader) pushed(v resp.Value) error {
 	all, err := n.group.tracker.pushed(n.node, v)
 	if err != nil || !all || !n.group.config.sealed() {
@@ -220,11 +221,11 @@ func (n *reader) explainLocked() {
 	}
 }
 
-// pushed handles a push: keys that changed, or null for FLUSHALL, which changes
-// all. A push ends the connection if it is of another sort or came before the
-// OK to CLIENT TRACKING (R16), or if there are more keys than the questions can
-// have caused, or too many nulls (R32). A key without a lookout is ignored. all
-// reports a null.
+// pushed handles a push: changed keys, or null for FLUSHALL, a change of all. A
+// push ends the connection if it is of another sort or came before the OK to
+// CLIENT TRACKING (R16). So do more keys than the questions can have caused,
+// and too many nulls (R32). A key without a lookout is ignored. all reports a
+// null.
 func (t *tracker) pushed(n *node, v resp.Value) (all bool, err error) {
 	keys, ok := invalidated(v)
 	t.mu.Lock()

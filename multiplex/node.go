@@ -13,10 +13,9 @@ import (
 // pure.Life) requires.
 //
 // conn, server and life are written under the group's mutex and only by the
-// owner goroutine, so that goroutine may read them without the mutex. There are
-// two exceptions, which the owner must not read without the mutex: shedLocked
-// changes the life of a node that is up, and dropForm clears accepted steps in
-// server.
+// owner goroutine, so that goroutine may read them without the mutex. The owner
+// must not read two things without the mutex: shedLocked changes the life of an
+// up node, and dropForm clears accepted steps in server.
 type node struct {
 	group *Group
 	index int
@@ -50,8 +49,8 @@ type node struct {
 type dialer struct {
 	*node
 	config conn.Config
-	// protocol is as configured. That of config changes when a node turns out
-	// to speak RESP2 only.
+	// protocol is as configured. That of config changes after a node turned
+	// out to speak RESP2 only.
 	protocol int
 	dialed   time.Duration    // when the last attempt to connect began
 	proofs   [MaxNodes]*proof // that its twins are other servers
@@ -104,7 +103,7 @@ type pollSide struct {
 
 // A reader takes a node's replies. Only the goroutine that reads the connection
 // calls its methods, and uses what it has. From adoptLocked to handBack that is
-// the one that has the poller's role, otherwise the node's own.
+// the holder of the poller's role, otherwise the node's own.
 type reader struct {
 	*node
 	pos     uint64 // the round whose reply comes next; never before answered
@@ -116,9 +115,9 @@ type reader struct {
 	guessed bool
 	refusal refusal
 	votes   [maxMerged]Vote // on the parts of a carrier
-	// voids is zero, or set since the server said that all its keys went. What
-	// it grants to rounds before that position does not count, nor to a round
-	// whose command is repeated (lookout_track.go).
+	// voids is zero, or set since the server said that all its keys went.
+	// What it grants to rounds before that position does not count, nor to
+	// a repeated command (lookout_track.go).
 	voids    uint64
 	repeated bool
 }
@@ -151,10 +150,10 @@ type silence struct {
 // An idleness is what a node's connections showed about idle timeouts. The
 // group's mutex guards it.
 type idleness struct {
-	// idled is how long the last connection had been idle when the peer closed
-	// it, or zero if it ended for another reason.
+	// idled is the idle time of a connection closed by the peer, or zero
+	// after another end.
 	idled time.Duration
-	// probe is the time between probes that was learned from that, valid until
+	// probe is the time between probes learned from that. It is valid up to
 	// until. If zero, the configured time applies.
 	probe time.Duration
 	until time.Duration
@@ -175,8 +174,8 @@ const (
 )
 
 // learn shortens the time between probes, if the last connection was idle long
-// enough. sameRun reports that the same server process shook hands again: then
-// the connection did not end because of a restart.
+// enough. sameRun reports that the same server process shook hands again: no
+// restart had ended the connection.
 func (s *idleness) learn(sameRun bool, configured, now time.Duration) {
 	if sameRun && s.idled > probeLeast {
 		s.probe = max(probeLeast, min(s.probeAfter(configured, now), s.idled/probeShare))
@@ -204,8 +203,8 @@ func (s *idleness) probeAfter(configured, now time.Duration) time.Duration {
 type previous struct {
 	server conn.Server
 	end    uint64 // rounds from this position on were not sent there
-	// unfenced is set if that connection could not be killed. Until their TTLs
-	// have passed, the SETs sent there may still be executed.
+	// unfenced is set after a kill that failed. Until their TTLs have
+	// passed, the SETs sent there may still be executed.
 	unfenced pure.Unfenced
 }
 
@@ -218,7 +217,7 @@ type telling struct {
 
 // outdated reports whether there is anything to report. Comparing causes
 // suffices: Up has none, every other state has one. A shed connection keeps its
-// cause when it dies, so that its death is not reported again.
+// cause, so that its death is not reported again.
 func (t telling) outdated(cause string) bool { return t.news == 0 || t.cause != cause }
 
 // A proof is the script that tells a node and its twin apart. There is only one

@@ -105,9 +105,8 @@ func (n *dialer) warnOfOther(ours, theirs, at string) {
 	n.reporter.tellWarningsLocked()
 }
 
-// returned reports whether a server that shook hands has a run id that this
-// node had before, and another one since. From then on it is true of every
-// server.
+// returned reports whether a server after its handshake has a run id from
+// before another one of this node. From then on it is true of every server.
 func (d *dialer) returned(last, now string) bool {
 	switch {
 	case now == "", now == last, d.divided:
@@ -121,8 +120,7 @@ func (d *dialer) returned(last, now string) bool {
 	return d.divided
 }
 
-// severalServers returns the error that refuses a node of which a former run id
-// came back.
+// severalServers returns the error for a node with a former run id again.
 func severalServers() error {
 	return &PreflightError{"one server", "the address leads to several servers: a run id came back that another had replaced",
 		"let the name or proxy lead to one server, and name each server by its own; then start this client anew", ErrNotMaster}

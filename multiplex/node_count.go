@@ -8,49 +8,47 @@ import (
 )
 
 // Counts has what happened with one node since the group was made; nothing is
-// ever reset. Each number is exact, but they are not read at one instant, and a
-// goroutine that reads replies adds them only once it has read all that have
-// come. So a sum over several numbers may lack what is under way.
+// ever reset. Each number is exact, but they are not read at one instant. A
+// reading goroutine adds its replies only after the last of those there. So a
+// sum over several numbers may lack what is under way.
 type NodeCounts struct {
 	// Granted, Refused and Failed are the votes that counted, each before its
 	// round was decided (R17).
 	Granted, Refused, Failed uint64
-	// TimedOut are failed votes whose answer did not come in time (R6), Absent
-	// those of a node that was not up when the command was queued, and
-	// Quarantined those that did not count because the node may have forgotten
-	// keys (R23). The other failed votes are errors that the node replied, and
-	// connections that died.
+	// TimedOut are failed votes without an answer in time (R6). Absent are
+	// those of a node not up at the time of the command. Quarantined are
+	// those of a node that may have forgotten keys (R23). The other failed
+	// votes are error replies and dead connections.
 	TimedOut, Absent, Quarantined uint64
-	// Late are replies that did not count because the round was already
-	// decided. That is ordinary: a quorum was faster (R5). Overdue are the late
-	// replies whose own vote had been given up: this node was too slow.
+	// Late are replies to decided rounds. That is ordinary: a quorum was
+	// faster (R5). Overdue are the late replies whose own vote had been
+	// given up: this node was too slow.
 	Late, Overdue uint64
-	// Errors are the errors that the node replied to lock commands, by
-	// conn.Class: "NOSCRIPT", "OOM" … It is nil if there were none.
+	// Errors are the error replies to lock commands, by conn.Class:
+	// "NOSCRIPT", "OOM" … It is nil if there were none.
 	Errors map[string]uint64
 	// Dials are attempts to connect and shake hands, DialFailures those that
 	// failed.
 	Dials, DialFailures uint64
-	// Deaths are connections that ended, by cause: "silent" (shed, R26),
+	// Deaths are ended connections, by cause: "silent" (shed, R26),
 	// "stalled" (a full backlog), "indebted" (R8), "protocol" (no RESP),
-	// "unexpected" (a reply that cannot answer, R16), "forgot" (scripts lost
-	// before it joined), "demoted" (it is, or may have been, a replica, R23),
-	// "peer" (ended by the node or the network), "closed" (by us). It is nil if
-	// there were none.
+	// "unexpected" (a reply that cannot answer, R16), "forgot" (scripts
+	// lost before it joined), "demoted" (it is, or may have been, a
+	// replica, R23), "peer" (ended by the node or the network), "closed"
+	// (by us). It is nil if there were none.
 	Deaths map[string]uint64
 	// Probes are PINGs to an idle connection (R26), Cures commands that were
 	// sent again with their scripts (R24).
 	Probes, Cures uint64
-	// DebtsMade are releases that this node came to owe (R8), DebtsPaid those
-	// that it confirmed, even if they are still repeated to be safe, and
-	// DebtsExpired those that ended unconfirmed because their keys must have
-	// expired.
+	// DebtsMade are releases that this node came to owe (R8). DebtsPaid are
+	// confirmed ones, some of them still repeated to be safe. DebtsExpired
+	// are those never confirmed, with keys that must have expired.
 	DebtsMade, DebtsPaid, DebtsExpired uint64
 }
 
-// counters is the source of a node's NodeCounts. The goroutine that reads
-// counts replies in batch, and adds them to the atomics once for each batch, so
-// that counting goroutines do not share a cache line.
+// counters is the source of a node's NodeCounts. The reading goroutine counts
+// replies in batch, and adds each batch to the atomics once. So counting
+// goroutines do not share a cache line.
 type counters struct {
 	batch replies // owned by the goroutine that reads
 
@@ -113,8 +111,8 @@ func (g *Group) countMissedLocked(votes Set, why reason) {
 }
 
 // countDeathLocked counts the end of a connection. It must be called before the
-// node's life is told of the end: if this group shed the connection, that is
-// the cause, whatever error the reader met meanwhile.
+// node's life hears of the end. For a connection shed by this group, that is
+// the cause, whatever the reader met meanwhile.
 func (n *node) countDeathLocked(cause error) {
 	if n.life.State == Shed {
 		cause = n.fault.err

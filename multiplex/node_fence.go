@@ -12,10 +12,10 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// fence makes sure that nothing which the previous connection carried is
-// executed any more. It asks the server itself to end that connection, and only
-// the server's answer counts: a stopped server that resumes executes the old
-// socket's commands even after FIN or RST (R8).
+// fence makes sure that nothing on the previous connection is executed any
+// more. It asks the server itself to end that connection, and only the server's
+// answer counts. A stopped server that resumes executes the old socket's
+// commands even after FIN or RST (R8).
 func (n *node) fence() pure.LifeAction {
 	c := n.conn
 	command, certain := killCommand(&n.previous.server, c.Server())
@@ -27,8 +27,7 @@ func (n *node) fence() pure.LifeAction {
 			if !ok && !v.IsError() {
 				return fmt.Errorf("%w: type %q to CLIENT KILL", ErrUnexpected, v.Type())
 			}
-			// If the address is a guess, only a kill that hit a connection
-			// proves anything.
+			// With a guessed address, only a hit proves anything.
 			killed = ok && (certain || count > 0)
 			return nil
 		})
@@ -42,8 +41,8 @@ func (n *node) fence() pure.LifeAction {
 	return n.step(pure.Fenced)
 }
 
-// fenceDebts tells the ledger, debt by debt, that the fence is answered, from
-// which on a debt's time runs. It works in batches, and records the result of
+// fenceDebts tells the ledger, debt by debt, that the fence is answered. From
+// then on a debt's time runs. It works in batches, and records the result of
 // the fence first, since oweLocked reads it in between.
 func (n *node) fenceDebts(certain bool) {
 	g := n.group
@@ -56,10 +55,10 @@ func (n *node) fenceDebts(certain bool) {
 }
 
 // killCommand returns the command that ends the old connection on the new one's
-// server, or nil if there is nothing to kill or no way to name it. If there is
-// a command, certain reports whether the reply 0 proves that the old connection
-// is gone; if there is none, whether nothing needs to be killed. Ids start
-// again at 1 when a server restarts, so an id alone could hit another client;
+// server. It is nil with nothing to kill, or no way to name it. Beside a
+// command, certain reports whether the reply 0 proves the old connection gone.
+// Without one, it reports whether nothing needs to be killed. Ids start again
+// at 1 when a server restarts, so an id alone could hit another client;
 // together with the address, or on the same run of the server, it cannot.
 func killCommand(old, now *conn.Server) (command []byte, certain bool) {
 	sameRun := old.RunID != "" && old.RunID == now.RunID
@@ -81,8 +80,8 @@ func killCommand(old, now *conn.Server) (command []byte, certain bool) {
 // openingTimeout is the default of DialTimeout in package conn.
 const openingTimeout = 5 * time.Second
 
-// patience bounds each exchange before the join, so that a server that shook
-// hands and then stopped does not hold the node's goroutine (R26).
+// patience bounds each exchange before the join. A server that stops after its
+// handshake does not hold the node's goroutine (R26).
 func (n *node) patience() (context.Context, context.CancelFunc) {
 	limit := cmp.Or(n.dialer.config.Endpoint.DialTimeout, openingTimeout)
 	// The error must not match a caller's own deadline.

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// Idle timeouts: servers (by their setting timeout) and proxies close
-// connections that carry nothing for a while, often those to all nodes at the
-// same moment. Each node is dialed again at once (pure.Life), and a command
-// that comes meanwhile waits for that instead of failing. From then on the
-// connection is probed before it has been idle for that long.
+// Idle timeouts: servers (by their setting timeout) and proxies close idle
+// connections, often those to all nodes at the same moment. Each node is dialed
+// again at once (pure.Life), and a command meanwhile waits for that. From then
+// on the connection is probed before it has been idle for that long.
 
 // noteEndLocked records how long a connection that the peer closed had been
 // idle. A connection with nothing but an unanswered probe counts as idle.

@@ -35,7 +35,7 @@ func (n *node) inspect(c *conn.Conn) error {
 	return c.Exchange(ctx, bytes.Join(q.Commands, nil), len(q.Commands), q.Answer)
 }
 
-// inspectDurable warns if the server of a node that was declared durable says
+// inspectDurable warns of a node declared durable, by a server that says
 // otherwise. If the server refuses to answer, its durability stays unknown
 // (R22).
 func (n *node) inspectDurable(v resp.Value) error {

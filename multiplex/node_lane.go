@@ -140,8 +140,8 @@ type inquiry struct {
 	// reply, and must not wait. If it returns an error, the connection ends
 	// (R16).
 	answer func(i int, v resp.Value) error
-	// abandoned is called once if the connection ends before the last reply, or
-	// because of answer's error, under the mutex. It must not wait.
+	// abandoned is called once, under the mutex, for a connection that ends
+	// before the last reply, or by answer's error. It must not wait.
 	abandoned func(why *fault)
 	ended     bool // guarded by the mutex
 }

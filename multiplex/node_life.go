@@ -54,7 +54,7 @@ func (n *node) run() {
 	}
 }
 
-// leave closes a connection that was made while the group was being closed.
+// leave closes a connection made during Close.
 func (n *node) leave() {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
@@ -203,8 +203,7 @@ func (n *node) join() (pure.LifeAction, bool) {
 	g.live |= setOf(n.index)
 	g.forms.agree(g.nodes, g.live)
 	n.polled.adopted = g.poller != nil && g.poller.adoptLocked(n)
-	// The watch checks that the poll role is taken, and pays debts that came
-	// meanwhile.
+	// The watch checks that the poll role is taken, and pays new debts.
 	g.wakeWatchAtLocked(g.now() + tickMost)
 	g.trimLocked()
 	n.payBesideLocked(g.now())
@@ -213,8 +212,8 @@ func (n *node) join() (pure.LifeAction, bool) {
 	return act, true
 }
 
-// serve reads replies until the connection dies, or if the poller reads it,
-// waits for that, and then buries it.
+// serve reads replies until the connection dies, and then buries it. It waits
+// for the poller instead of reading beside it.
 func (n *node) serve() pure.LifeAction {
 	c := n.conn
 	if n.polled.adopted {
@@ -329,8 +328,8 @@ func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
 	return n.lostLocked(c, cause)
 }
 
-// lostLocked is lost for a connection that is closed already, or that is sound
-// and has written everything: Close does not wait for its writer then.
+// lostLocked is lost for a closed connection, or a sound one that has written
+// everything: Close does not wait for its writer then.
 func (n *node) lostLocked(c *conn.Conn, cause error) pure.LifeAction {
 	_ = c.Close()
 	n.conn = nil

@@ -31,8 +31,8 @@ func (n *node) releaseOf(r *round) pure.Release {
 	return pure.Release{Command: r.command, TTL: r.ttl, Unfenced: n.previous.unfenced.Has(r.receipt.Pos)}
 }
 
-// doubt records a release that was answered, but whose SET was written to a
-// connection that could not be killed: the server may still execute it (R8).
+// doubt records an answered release of a SET on a connection that could not be
+// killed. The server may still execute that SET (R8).
 func (n *node) doubt(r *round) {
 	g := n.group
 	g.mu.Lock()
@@ -152,9 +152,9 @@ func (n *node) payBatch(c *conn.Conn, batch []*pure.Debt) error {
 // next handshake loads them again (R24).
 var errForgot = errors.New("multiplex: node forgot the scripts")
 
-// isPayment reports whether a reply ends a debt: an integer does (R8), and an
-// error does not, unless the key is gone from this node. Any other reply cannot
-// answer it, and isPayment returns an error.
+// isPayment reports whether a reply ends a debt. An integer does (R8), and so
+// does an error about a key gone from this node. Any other reply cannot answer
+// it, and isPayment returns an error.
 func isPayment(v resp.Value) (bool, error) {
 	if _, ok := v.Int64(); ok {
 		return true, nil
@@ -207,8 +207,7 @@ func (n *node) pause() bool {
 	}
 }
 
-// payBesideLocked sends the debts that are due of a node that is up, in its
-// lane.
+// payBesideLocked sends the due debts of an up node, in its lane.
 func (n *node) payBesideLocked(now time.Duration) {
 	n.ledger.Expire(now)
 	for _, d := range n.ledger.Take(nil, now, pure.PaymentsAtOnce) {

@@ -56,14 +56,14 @@ func notMaster(found string) error {
 		"name a master that nothing fails over, or run REPLICAOF NO ONE there; Allow.Replica overrides this", ErrNotMaster}
 }
 
-// sameServer returns the error that refuses a server that already has a vote.
+// sameServer returns the error for a server with a vote already.
 func sameServer(other string) error {
 	return &PreflightError{"same server", "the run id is that of the server at " + other,
 		"name each server once: N votes need N servers; Allow.SameServer overrides this", ErrSameNode}
 }
 
-// otherMaxTTL returns the error that refuses a node whose seal has another
-// MaxTTL (R23).
+// otherMaxTTL returns the error for a node with another MaxTTL in its seal
+// (R23).
 func otherMaxTTL(found, ours time.Duration) error {
 	return &PreflightError{"MaxTTL", fmt.Sprintf("its seal says %v, this client %v", found, ours),
 		"all clients of a deployment must set the same; to change it, stop all of them first and replace the deployment " +
@@ -78,8 +78,8 @@ const (
 		"has none: use redlocktest, or set Forgetful in tests)"
 )
 
-// WarnForgetful is the warning that a client without MaxTTL gives about a node
-// whose other clients have one. A tool that takes no lock need not show it.
+// WarnForgetful is the warning of a client without MaxTTL about a node of
+// clients with one. A tool that takes no lock need not show it.
 const WarnForgetful = "belongs to a deployment whose clients obey MaxTTL, which this client does not: its locks may be " +
 	"lost when a node restarts"
 

@@ -12,9 +12,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A refusal is the last error that a node replied. It is kept because a node
-// that refuses does so many times, in the same words, and no refusal should
-// allocate (R12).
+// A refusal is the last error that a node replied. It is kept for nodes that
+// refuse many times, in the same words: no refusal should allocate (R12).
 type refusal struct {
 	said  []byte // the beginning of the reply
 	fault *fault
@@ -61,8 +60,8 @@ func hasMoved(v resp.Value) bool {
 }
 
 // warnOfMove adds to the node's warnings that a slot moved away, once for each
-// connection, and reports it: the other nodes may still be a quorum, so that
-// nothing else would tell.
+// connection, and reports it. With the other nodes still a quorum, nothing else
+// would tell.
 func (n *reader) warnOfMove(why *fault) {
 	g := n.group
 	g.mu.Lock()
@@ -79,8 +78,8 @@ func (n *reader) warnOfMove(why *fault) {
 // warnMoved begins the warning about a slot that moved away.
 const warnMoved = "a slot has moved away from this node of a cluster, and keys with it: name masters that are on their own; it "
 
-// harmless replaces the words of an error that may be a token, which a server
-// may quote (R27): those with letters and digits, and long ones. What follows
+// harmless replaces the words of an error that may be a token quoted by the
+// server (R27): those with letters and digits, and long ones. What follows
 // MOVED and ASK is a slot and an address.
 func harmless(message string) string {
 	words := strings.Split(message, " ")

@@ -53,11 +53,11 @@ func (n *reader) demotedBy(v resp.Value) error {
 	return nil
 }
 
-// reply passes a reply to the command that it answers: the lane's, if the lane
-// comes before the round at the cursor, otherwise that round's. Attributes are
-// never requested on this connection (R16), and pushes only where keys are
-// tracked (lookout_track.go). A reply that came before its command was sent
-// answers nothing (R16), even if it is read after that.
+// reply passes a reply to its command: the lane's before the round at the
+// cursor, otherwise that round's. Attributes are never requested on this
+// connection (R16), and pushes only where keys are tracked (lookout_track.go).
+// A reply from before its command answers nothing (R16), even if it is read
+// later.
 func (n *reader) reply(c *conn.Conn, v resp.Value, now time.Duration) error {
 	if v.Type() == resp.Push {
 		return n.pushed(v)
@@ -115,10 +115,9 @@ func (n *reader) sample(d time.Duration) {
 	n.replyTime.Store(int64(pure.Smoothed(old, d)))
 }
 
-// handleReply turns a reply into this node's vote. form is that in which the
-// command was sent, nil if it was sent as given. A release that was not
-// answered by an integer becomes a debt (R8). An error means that the reply
-// cannot answer the round (R16).
+// handleReply turns a reply into this node's vote. form is that of the command
+// as sent, or nil. A release that was not answered by an integer becomes a debt
+// (R8). An error means that the reply cannot answer the round (R16).
 func (n *reader) handleReply(r *round, form *Form, v resp.Value) error {
 	if v.IsError() {
 		why := n.refusalOf(v)
@@ -228,9 +227,9 @@ func (n *reader) isVoid(r *round, vote Vote) bool {
 	}
 }
 
-// judgeRestored returns the vote of a node that set a missing key again. If the
-// node is quarantined, or was when the round got its place, it grants nothing
-// (R10, R23).
+// judgeRestored returns the vote of a node that set a missing key again. A node
+// in quarantine, now or at the time of the round's place, grants nothing (R10,
+// R23).
 func (n *reader) judgeRestored(r *round) Vote {
 	g := n.group
 	g.mu.Lock()
@@ -317,15 +316,15 @@ func (n *reader) laneReply(v resp.Value) error {
 }
 
 // floorLost takes in that a node granted a number without a floor. It returns
-// the cause of the vote that failed for that.
+// the cause of the failed vote.
 func (n *reader) floorLost() *fault {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	return faultOf(n.group.members.LostFloor(n.index))
 }
 
-// disbelieve takes in that a node refused a claim for a reason that cannot be
-// true (R33). It returns the cause of the vote that failed for that.
+// disbelieve takes in a refusal for a reason that cannot be true (R33). It
+// returns the cause of the failed vote.
 func (n *reader) disbelieve(r *round) *fault {
 	if !r.verb.numbered {
 		return placeBeyond

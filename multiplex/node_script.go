@@ -10,9 +10,9 @@ import (
 
 // cure sends the scripts and then the round's command again, on the same
 // connection, whether or not a caller still waits for it (R24). The round's
-// vote comes with that reply. cure returns false if the lane is full, or if the
-// command must not be executed after those that were sent since (ClaimKind,
-// ExtendKind.Creates); then the vote has failed.
+// vote comes with that reply. cure returns false for a full lane, and for a
+// command that must not be executed after later ones (ClaimKind,
+// ExtendKind.Creates). Then the vote has failed.
 func (n *node) cure(r *round, why conn.Class) bool {
 	g := n.group
 	g.mu.Lock()
@@ -53,11 +53,11 @@ func (n *node) loadScriptsLocked() bool {
 // release is then refused and owed, and any other vote has failed.
 //
 // A key of another type is not our lock, which is what the script would find
-// (R9), and is in the way of a claim. After any error about the command and
-// not about the node's state, the command as given is sent on the same
-// connection, whether or not a caller still waits (R24), unless it is a claim
-// (R8). If the node lacks the command, or denies it to us, the whole group
-// drops the form at once, until this node shakes hands again.
+// (R9), and is in the way of a claim. After any error about the command and not
+// about the node's state, the command as given is sent on the same connection
+// (R24), awaited or not. A claim is not (R8). A node without the command, or
+// the right to it, makes the whole group drop the form at once, up to this
+// node's next handshake.
 func (n *reader) errorToNative(r *round, v resp.Value) bool {
 	class := conn.ClassOf(v)
 	switch class {
@@ -74,8 +74,7 @@ func (n *reader) errorToNative(r *round, v resp.Value) bool {
 	return false
 }
 
-// dropForm records that the server no longer supports a form that it accepted
-// in the handshake.
+// dropForm records that the server no longer supports a form of its handshake.
 func (n *node) dropForm(f *Form) {
 	g := n.group
 	g.mu.Lock()
@@ -85,9 +84,9 @@ func (n *node) dropForm(f *Form) {
 }
 
 // banForm makes the group leave a form of claims for good if its reply could
-// not be read. The reply is a text that any program may have written, and one
-// that is longer than a reply may be ends the connection (R32): another claim
-// of the same key must not end the next one.
+// not be read. Any program may have written that text, and one above the bound
+// of a reply ends the connection (R32). Another claim of the same key must not
+// end the next one.
 func (n *reader) banForm() {
 	if n.laneNext.Load() == n.pos || n.pos >= n.sent.Load() {
 		return // the reply was another's, or nothing was asked
@@ -102,8 +101,8 @@ func (n *reader) banForm() {
 	g.forms.banned = append(g.forms.banned, f.Name)
 }
 
-// isSyntaxError reports whether an error says that the server knows the command
-// only in another form, rather than that it failed on its key.
+// isSyntaxError reports whether the server knows the command only in another
+// form, rather than failed on its key.
 func isSyntaxError(v resp.Value) bool {
 	text, _ := bytes.CutPrefix(v.Bytes(), []byte("ERR "))
 	return bytes.HasPrefix(text, []byte("syntax error")) || bytes.HasPrefix(text, []byte("wrong number of arguments"))

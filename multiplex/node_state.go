@@ -11,8 +11,8 @@ import (
 type State = pure.State
 
 const (
-	// Down means that the node has no connection, and that the next attempt
-	// comes after a pause.
+	// Down means that the node has no connection. The next attempt comes
+	// after a pause.
 	Down = pure.Down
 	// Dialing means that this group is connecting to the node and shaking
 	// hands.
@@ -20,11 +20,11 @@ const (
 	// Fencing means that the commands of the previous connection are being made
 	// harmless (R8).
 	Fencing = pure.Fencing
-	// Paying means that the node executes the releases that it owes, before it
-	// joins (R8).
+	// Paying means that the node executes its owed releases before it joins
+	// (R8).
 	Paying = pure.Paying
-	// Up means that the node gets every command, and that its votes count
-	// unless it is quarantined.
+	// Up means that the node gets every command. Outside of a quarantine
+	// its votes count.
 	Up = pure.Up
 	// Shed means that this group broke the node's connection (R26). The node
 	// gets no new commands.
@@ -63,8 +63,8 @@ const (
 	NewsUp News = iota + 1
 	// NewsDown means that the node has no connection.
 	NewsDown
-	// NewsRefused means that the node answers but may not take part, because of
-	// its role, or of our credentials or permissions (R22).
+	// NewsRefused means that the node answers but may not take part, for
+	// its role, or for our credentials or permissions (R22).
 	NewsRefused
 	// NewsShed means that this group gave up the node's connection (R8, R26).
 	NewsShed

@@ -12,10 +12,10 @@ import (
 )
 
 // Twins: two addresses that lead to one server are one vote (R22). Servers are
-// told apart by their run ids. But a server may lie and claim the run id of
-// another, which must not keep that other one out: one liar costs one vote. So
-// if a node that shakes hands has the run id of one that is up, its twin, both
-// are tested with a new script:
+// told apart by their run ids. But a server may claim the run id of another. It
+// must not keep that other one out: one liar costs one vote. So a node with the
+// run id of an up one, its twin, is tested after its handshake, and so is the
+// twin, with a new script:
 //
 //	the twin loads it     a failure is the twin's: it is given up
 //	the node is asked     what it returns: one server, and the node is refused
@@ -28,8 +28,7 @@ import (
 // returns. It could forward the command to the other server, but then it can
 // log in there, and can do worse.
 
-// errDisproved ends the connection of a twin that cannot prove that it is the
-// server whose run id it has.
+// errDisproved ends the connection of a twin that cannot prove its run id.
 var errDisproved = errors.New("multiplex: node has the run id of another, and fails to prove that it is that server")
 
 func newProof(twin *conn.Conn) *proof {
@@ -45,9 +44,9 @@ func (p *proof) load() []byte { return resp.AppendCommand(nil, "SCRIPT", "LOAD",
 
 func (p *proof) call() []byte { return resp.AppendCommand(nil, "EVALSHA", p.digest, "0") }
 
-// twinOfLocked returns a node with a vote that has the run id of server, to
-// which a connection of this node leads, and that was not told apart from it.
-// It returns nil if there is none.
+// twinOfLocked returns a node with a vote and the run id of server, to which a
+// connection of this node leads. It must not have been told apart from it. It
+// returns nil if there is none.
 func (n *dialer) twinOfLocked(server *conn.Server) *node {
 	g := n.group
 	if server.RunID == "" || g.config.Allow.SameServer {
@@ -67,8 +66,8 @@ func (n *dialer) twinOfLocked(server *conn.Server) *node {
 // of reports whether a proof is about the twin's present connection.
 func (p *proof) of(twin *node) bool { return p != nil && p.twin == twin.conn }
 
-// tellApart proves that a connection that shook hands leads to a server other
-// than those of the nodes with a vote. An error is a reason to refuse the node.
+// tellApart proves that a connection leads to a server other than those of the
+// nodes with a vote. An error is a reason to refuse the node.
 func (n *dialer) tellApart(c *conn.Conn) error {
 	g := n.group
 	for _, p := range n.proofs {
@@ -148,7 +147,7 @@ func (n *node) says(ctx context.Context, c *conn.Conn, command []byte, word stri
 
 // disprove gives up a twin that failed. The node that shakes hands takes its
 // place at once. If that node were refused too, and both dialed again after
-// equal pauses, a liar that always comes first could keep it out.
+// equal pauses, a liar that is always first could keep it out.
 func (n *node) disprove(p *proof) {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()

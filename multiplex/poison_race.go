@@ -2,8 +2,8 @@
 
 package multiplex
 
-// If poisoning, what is given back to a pool is overwritten, which exposes late
-// reads (R20).
+// With poisoning, buffers given back to a pool are overwritten. That exposes
+// late reads (R20).
 const poisoning = true
 
 func (r *round) poison() {

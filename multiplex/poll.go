@@ -12,21 +12,21 @@ import (
 // allows it (conn.Poller). The goroutine that has the poller's role waits for
 // all of them and counts the replies. A caller that finds the role free takes
 // it and reads its own answer. That saves a lone caller the switch from one
-// goroutine to another, which is most of its CPU (docs/internals/design.md,
-// "The caller polls"). If others still wait when it leaves, the poller's own
-// goroutine takes the role for as long as any caller waits.
+// goroutine to another, most of its CPU (docs/internals/design.md, "The caller
+// polls"). If others still wait, the poller's own goroutine then takes the role
+// for as long as any caller waits.
 //
-// While anything is unanswered, some goroutine polls: a caller that leaves with
-// its answer may leave replies unread, which the next pass of the watch finds;
-// it then wakes the poller's goroutine. When nothing is unanswered, that
-// goroutine keeps waiting for the end of a connection.
+// Some goroutine polls while anything is unanswered. A caller may leave replies
+// unread, with its own answer read. The next pass of the watch finds them and
+// wakes the poller's goroutine. With nothing unanswered, that goroutine keeps
+// waiting for the end of a connection.
 type poller struct {
 	group  *Group
 	events *conn.Poller
 
 	role atomic.Uint32 // one of the roles below
-	// waiting counts the callers that sleep until another goroutine decides
-	// their round, or are about to.
+	// waiting counts the callers that sleep, or are about to, for another
+	// goroutine to decide their round.
 	waiting atomic.Int64
 	// attached counts the polled connections. It grows under the group's mutex;
 	// the goroutine with the role decrements it.
@@ -137,7 +137,7 @@ func (p *poller) callServer() {
 }
 
 // pollFor polls until the caller's round is decided: by a reply, or by another
-// goroutine, which then kicks this one.
+// goroutine with a kick.
 func (p *poller) pollFor(r *round) {
 	p.since = r.at
 	for {
@@ -244,7 +244,7 @@ func (p *poller) serve() {
 		}
 		p.giveUp()
 		if !p.awaited() || p.stopped() {
-			// When the group is closed, serveOthers ends all connections, which
+			// After Close, serveOthers ends all connections. That
 			// wakes the lookouts.
 			break
 		}
@@ -256,10 +256,10 @@ func (p *poller) serve() {
 	g.mu.Unlock()
 }
 
-// serveOnce delivers answers once. If several callers wait, it yields before it
-// reads, so that more replies arrive, and gathers afterwards: callers that got
-// their answers are likely to ask again at once, and their commands are flushed
-// together (bench/README.md has the gain of each).
+// serveOnce delivers answers once. With several callers waiting, it yields
+// before it reads, so that more replies arrive, and gathers afterwards.
+// Answered callers are likely to ask again at once, and their commands are
+// flushed together (bench/README.md has the gain of each).
 func (p *poller) serveOnce() {
 	g := p.group
 	events, crowd := p.wait(), p.waiting.Load() > 1
@@ -279,8 +279,8 @@ func (p *poller) serveOnce() {
 // closed.
 func (p *poller) handAllBack() {
 	if !p.take(roleServer) {
-		// The goroutine that has the role was kicked, and sends to call when it
-		// leaves.
+		// The holder of the role was kicked, and sends to call on
+		// leaving.
 		<-p.call
 		return
 	}
@@ -297,8 +297,8 @@ func (p *poller) handAllBack() {
 	p.leave()
 }
 
-// attend makes sure that some goroutine polls, and returns when to check again:
-// a caller may leave at any time. A busy caller frees the role for a moment
+// attend makes sure that some goroutine polls: a caller may leave at any time.
+// It returns when to check again. A busy caller frees the role for a moment
 // between its calls; taking it then would cost a wake-up. The watch calls
 // attend.
 func (p *poller) attend(now time.Duration) time.Duration {
@@ -315,13 +315,12 @@ func (p *poller) attend(now time.Duration) time.Duration {
 }
 
 // timely reports whether the answer to a round was in the socket for a moment
-// only: it arrived just now, or the round was queued when a goroutine was about
-// to read.
+// only. It arrived just now, or the round was queued just before a read.
 func (p *poller) timely(r *round) bool { return p.fresh || r.at >= p.since }
 
-// Polls reports whether callers read replies themselves. If they do not
-// although the configuration and the system allow it, the error says why: the
-// system has no descriptors left.
+// Polls reports whether callers read replies themselves. If they do not,
+// against the configuration and the system, the error says why: the system has
+// no descriptors left.
 func (g *Group) Polls() (bool, error) {
 	g.made()
 	return g.poller != nil, g.unpolled
@@ -351,9 +350,9 @@ func (p *poller) adoptLocked(n *node) bool {
 // hold so many replies.
 const readsPerTurn = 4
 
-// readNow reads what a node has sent, up to a bound. If more, something may be
-// left, which no further event reports. The caller must have the poller's role,
-// and with it the node's read side.
+// readNow reads what a node has sent, up to a bound. With more, something may
+// be left, and no further event reports it. The caller must have the poller's
+// role, and with it the node's read side.
 func (n *reader) readNow(c *conn.Conn, now time.Duration) (more bool) {
 	for range readsPerTurn {
 		var err error

@@ -8,14 +8,14 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// A round is one command sent to all nodes, and their votes. It is recycled:
-// the log holds it until every node has answered or died, its caller until it
-// has read the outcome, and a lane entry that repeats its command for one node
-// until that reply is there. The last holder gives it back (R20).
+// A round is one command sent to all nodes, and their votes. It is recycled.
+// The log holds it until every node has answered or died, its caller up to its
+// reading of the outcome, and a lane entry that repeats its command up to the
+// reply of that node. The last holder gives it back (R20).
 //
 // Votes, expiry, cancellation and shutdown all go through one word, and exactly
-// one compare-and-swap decides it. The goroutine that made that swap wakes the
-// caller, if it sleeps.
+// one compare-and-swap decides it. The goroutine of that swap wakes a sleeping
+// caller.
 type round struct {
 	// Several nodes' replies touch each round, and with a thousand callers the
 	// rounds fill a processor's cache. So the fields are in the order of their
@@ -30,10 +30,10 @@ type round struct {
 
 	carrier bool // it stands in the log for several merged rounds, its parts
 	unusual bool // it has a posting
-	// discounted is the set of nodes that got the round but whose vote must not
-	// make a lock, since they may have forgotten another lock (R23). The votes
-	// of those in void have failed already; code that sets a key by other means
-	// must check discounted.
+	// discounted is the set of nodes that got the round, but make no lock
+	// by their vote: they may have forgotten another lock (R23). The votes
+	// of those in void have failed already; code that sets a key by other
+	// means must check discounted.
 	discounted Set
 	verb       *verb
 	group      *Group
@@ -49,8 +49,8 @@ type round struct {
 	kept
 	carrying
 	posting Posting // empty for a round that a caller waits for
-	// texts is nil until the round first has a form that is Telling. Readers
-	// write what it points to.
+	// texts is nil before the round's first Telling form. Readers write
+	// what it points to.
 	texts *texts
 	// blamed is set once a cause is stored, by any goroutine, so
 	// that recycling clears causes only where there are any.
@@ -60,8 +60,8 @@ type round struct {
 	causes [MaxNodes]atomic.Pointer[fault]
 }
 
-// kept is a copy of a command that may be sent again, or that waits to be
-// merged. A carrier keeps none: its parts do.
+// kept is a copy of a command that may be sent again, or merged. A carrier
+// keeps none: its parts do.
 type kept struct {
 	command []byte
 	key     Part            // of command, for merging and for native forms
@@ -142,8 +142,8 @@ func (r *round) vote(node int, v Vote, why *fault) bool {
 			return false
 		}
 		if why != nil {
-			// The cause is stored before the swap, so that a goroutine that
-			// sees the failed bit also sees the cause.
+			// The cause is stored before the swap. So a goroutine
+			// that sees the failed bit also sees the cause.
 			r.causes[node].Store(why)
 			r.blamed.Store(true)
 		}
@@ -160,9 +160,9 @@ func (r *round) vote(node int, v Vote, why *fault) bool {
 	}
 }
 
-// giveUp fails the votes of nodes whose time is over, all at once: what they
-// decide must not depend on the order in which they are looked at (R12). It
-// returns the nodes whose votes it failed.
+// giveUp fails the votes of nodes whose time is over, all at once: their effect
+// must not depend on an order (R12). It returns the nodes whose votes it
+// failed.
 func (r *round) giveUp(over Set) (counted Set) {
 	for {
 		w := r.word.Load()
@@ -198,10 +198,9 @@ func (r *round) conclude(reason uint64) bool {
 	}
 }
 
-// rouse wakes the caller if it slept, or waited in the poller, when the word
-// was w. It puts a posted round into its inbox. Only the goroutine that decided
-// the round calls it, so it wakes no caller twice, and puts no round into an
-// inbox twice.
+// rouse wakes a caller that slept, or waited in the poller, by the word w. It
+// puts a posted round into its inbox. Only the goroutine that decided the round
+// calls it, so it wakes no caller twice, and puts no round into an inbox twice.
 func (r *round) rouse(w uint64) {
 	if w&called != 0 {
 		r.group.flusher.answered.Add(1)
@@ -293,9 +292,9 @@ func (r *round) clear() {
 	}
 }
 
-// keepCommand bounds the buffer that a recycled round keeps for its command, so
-// that one long resource name does not cost memory forever (R26). append first
-// doubles the room that a round has.
+// keepCommand bounds the buffer of a recycled round. One long resource name
+// does not cost memory forever (R26). append first doubles the room that a
+// round has.
 const keepCommand = 3 * roundRoom
 
 // begin prepares a round before it is published.
@@ -313,8 +312,7 @@ func (r *round) members() []*round {
 	return r.itself[:]
 }
 
-// owedBy reports whether the round is a release of a key that this node may
-// hold.
+// owedBy reports whether the round releases a key that this node may hold.
 func (r *round) owedBy(node int) bool { return r.verb.releases && r.receipt.Sent.Has(node) }
 
 // void returns the quarantined nodes whose votes on the round do not count. For

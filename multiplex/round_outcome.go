@@ -55,7 +55,7 @@ type Outcomes struct {
 // NewOutcomes returns an empty inbox.
 func NewOutcomes() *Outcomes { return &Outcomes{ready: make(chan struct{}, 1)} }
 
-// Ready returns a channel that receives when there may be something to take.
+// Ready returns a channel that receives with something to take.
 func (o *Outcomes) Ready() <-chan struct{} {
 	o.made()
 	return o.ready
@@ -66,10 +66,10 @@ type Posting struct {
 	Inbox *Outcomes // gets the outcome
 	Tag   any       // returned with the outcome
 	// Patience is the least time to wait for votes if Config.VoteTimeout is
-	// zero. Posted commands can wait longer than others, since no caller waits
-	// for them. If no node answers, none is shed in the first half of that
-	// time, unless Config.ShedAfter is set. If zero, votes and nodes have the
-	// usual time.
+	// zero. Posted commands can wait longer than others, since no caller
+	// waits for them. Without any answer, no node is shed in the first half
+	// of that time, unless Config.ShedAfter is set. If zero, votes and
+	// nodes have the usual time.
 	Patience time.Duration
 	// waited is how long the caller of a command that is not posted has waited
 	// for nodes to return. The wait for its votes is shorter by that (R26).
@@ -83,10 +83,11 @@ type Outcome struct {
 	// Err is nil if a quorum granted; otherwise ErrRefused, an *UndecidedError
 	// or ErrClosed, as from Group.Claim.
 	Err error
-	// Granted is the set of nodes that had granted when the round was decided.
+	// Granted is the set of nodes that had granted by the decision of the
+	// round.
 	Granted Set
-	// Answers has each node's answer when the round was decided, in the order
-	// of the configuration; nil if a quorum granted.
+	// Answers has each node's answer at the decision of the round, in the
+	// order of the configuration; nil after a quorum of grants.
 	Answers []Answer
 }
 

@@ -28,7 +28,7 @@ const (
 	Alien Vote = iota
 	// Granted means that the lock was set, extended or released on this node.
 	Granted
-	// Refused means that another client's key is there, or that ours is not.
+	// Refused means that another client's key is there, or ours is not.
 	Refused
 	// Failed is neither: an error, a dead connection, or a timeout (R17).
 	Failed
@@ -39,8 +39,8 @@ const (
 	// Floorless means that the key was set, but the node has no floor for
 	// fencing numbers. It does not count (docs/fencing.md).
 	Floorless
-	// Beyond means that the node refused for a reason that cannot be true. That
-	// is a failure of the node, not an answer (R33).
+	// Beyond means a refusal for a reason that cannot be true. That is a
+	// failure of the node, not an answer (R33).
 	Beyond
 )
 
@@ -51,13 +51,15 @@ const (
 	// Claiming decides as soon as a quorum granted, or no quorum can grant any
 	// more (R5). Which nodes refused does not matter then.
 	Claiming Mode = iota
-	// Confirming is for a command about a key that was ours. Once no quorum can
-	// grant, it still waits while refusals may prove that the key is not ours,
-	// since "not yours" and "unknown" call for different actions (R9, R12).
+	// Confirming is for a command about a key that was ours. Without hope
+	// of a quorum, it still waits for refusals that may prove that the key
+	// is not ours. "Not yours" and "unknown" call for different actions
+	// (R9, R12).
 	Confirming
-	// Placing is Claiming for a command whose refusals say more than no, of
-	// which a quorum is wanted: it is not decided by refusals until a quorum of
-	// nodes has answered. With an odd number of nodes that makes no difference.
+	// Placing is Claiming for a command that wants refusals, which say more
+	// than no, from a quorum: they do not decide it before a quorum of
+	// nodes has answered. With an odd number of nodes that makes no
+	// difference.
 	Placing
 )
 
@@ -69,8 +71,8 @@ const (
 	Open Verdict = iota
 	// Won means that a quorum granted.
 	Won
-	// Lost means that nodes refused: a quorum is out of reach, and not because
-	// of failures alone.
+	// Lost means refusals: a quorum is out of reach, and not for failures
+	// alone.
 	Lost
 	// Undecided means that too few nodes answered to know (R12).
 	Undecided
@@ -82,8 +84,8 @@ type Tally struct {
 	Granted, Refused, Failed int // votes so far
 }
 
-// Hinges reports whether the outcome depends on the missing votes: if none of
-// them comes, it stays unknown (R6).
+// Hinges reports whether the outcome depends on the missing votes. Without any
+// of them, it stays unknown (R6).
 func (t Tally) Hinges(quorum int, mode Mode) bool {
 	t.Failed = t.Nodes - t.Granted - t.Refused
 	return t.Verdict(quorum, mode) == Undecided

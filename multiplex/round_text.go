@@ -6,15 +6,14 @@ import "github.com/redmux/redmux/resp"
 // that needs them keeps them, empty, for its next use.
 //
 // The goroutine that reads a node writes its text before it votes. The caller
-// reads it after the decision, and only if that vote counted, so no mutex is
-// needed: replies that come later are other nodes'.
+// reads it after the decision, and only for a vote that counted. So no mutex is
+// needed: later replies are other nodes'.
 type texts [MaxNodes][]byte
 
 // longestText bounds what is kept of a text (R26).
 const longestText = 128
 
-// keep copies a node's text, or the texts in an array, unless that is too long
-// to be of interest.
+// keep copies a node's text, or the texts in an array, up to the bound.
 func (t *texts) keep(node int, v resp.Value) {
 	if v.Type() == resp.Array {
 		for e := range v.Elements() {

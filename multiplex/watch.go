@@ -17,8 +17,7 @@ func (n *node) voteTimeout(ttl time.Duration) time.Duration {
 }
 
 // watch is the goroutine that enforces all deadlines and contexts with one
-// timer, and sheds nodes that fall silent. Each pass ends by setting the timer
-// again.
+// timer. It sheds silent nodes. Each pass ends by setting the timer again.
 func (g *Group) watch() {
 	defer g.watcher.timer.Stop()
 	for {
@@ -78,8 +77,8 @@ func (g *Group) tick() {
 	g.watcher.set(max(next, now+tickLeast), now)
 }
 
-// expireLocked decides the rounds whose context has ended and fails votes whose
-// time is over. It returns when to run again.
+// expireLocked decides the rounds with an ended context and fails overdue
+// votes. It returns when to run again.
 func (g *Group) expireLocked(now time.Duration) time.Duration {
 	next := now + g.config.ProbeAfter
 	if len(g.gathering.rounds) > 0 {
@@ -146,8 +145,8 @@ func (g *Group) expireRoundLocked(r *round, now time.Duration, unread Set) time.
 	return next
 }
 
-// unreadLocked returns the nodes whose bytes wait in a socket that their reader
-// has not drained.
+// unreadLocked returns the nodes with bytes in a socket that their reader has
+// not drained.
 func (g *Group) unreadLocked() Set {
 	var s Set
 	for i, n := range g.nodes {

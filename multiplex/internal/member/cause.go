@@ -17,7 +17,7 @@ type Cause struct {
 	Found, Advice string
 	Left          time.Duration // of a quarantine
 	Theirs, Ours  time.Duration // MaxTTL
-	// Asked is when that was seen. If zero, it proves nothing.
+	// Asked is the time of the look. If zero, it proves nothing.
 	Asked time.Duration
 }
 
@@ -81,8 +81,8 @@ func (m *Members) NoFloor(i int) *Cause {
 	return &Cause{Kind: Lost, Asked: m.host.Now()}
 }
 
-// Estranged returns why a node that is up does not show the deployment; nil if
-// it does.
+// Estranged returns why an up node does not show the deployment; nil if it
+// does.
 func (m *Members) Estranged(i int, now time.Duration) *Cause {
 	d := &m.deployment
 	if !m.config.Sealed() || d.Counts(i) || d.Settles(now) > 0 {
@@ -176,8 +176,7 @@ const (
 	openingPlace = "the key redlock:opening (behind the prefix)"
 )
 
-// claim returns the text that says what a node belongs to, and where that
-// stands.
+// claim returns the text that says what a node belongs to, and by which key.
 func (m *Members) claim(i int) string {
 	who := m.deployment.Claim(i)
 	if who == m.deployment.Shown(i) {

@@ -39,8 +39,8 @@ func (m *Members) settle(now time.Duration) {
 func (m *Members) tends() bool { return m.config.Sealed() && !m.closing }
 
 // join forgets what was watched before the nodes belonged to the deployment
-// that another client opened. Only the seals tell how long ago that was, so
-// that no lock of another set can be left (R29, R30).
+// that another client opened. Only the seals tell how long ago that was. So no
+// lock of another set can be left (R29, R30).
 func (m *Members) join(now time.Duration) {
 	d := &m.deployment
 	for i := range m.nodes {
@@ -61,7 +61,7 @@ func (m *Members) open(now time.Duration) {
 	}
 }
 
-// since returns the time since when all nodes count as watched if this group
+// since returns since when all nodes count as watched, provided that this group
 // opens the set.
 func (m *Members) since(now time.Duration) time.Duration {
 	return m.deployment.Since(func(i int) pure.Trust { return m.nodes[i].trust }, now)
@@ -92,7 +92,7 @@ func (m *Members) TendDeployment(now time.Duration) time.Duration {
 }
 
 // judgeDeployment updates the sets of nodes that do not show this client's
-// deployment. A node that is not up stays in its set until it joins.
+// deployment. A node that is not up stays in its set for the time being.
 func (m *Members) judgeDeployment(now time.Duration) {
 	strangers := m.Strangers
 	for i := range m.nodes {
@@ -152,8 +152,8 @@ func (m *Members) order(i int, o pure.Order, now time.Duration) {
 	}
 }
 
-// arguments returns the arguments of seal.lua for an order, and the seal that
-// the order writes, or nil if it writes none.
+// arguments returns the arguments of seal.lua for an order, and the seal it
+// writes, or nil for none.
 func (m *Members) arguments(i int, o pure.Order, now time.Duration) ([]string, *pure.Seal) {
 	who := o.Identity.String()
 	ids, db := " "+strings.Join(m.config.Replace, " ")+" ", strconv.Itoa(m.config.Nodes[i].DB)
@@ -172,8 +172,8 @@ func (m *Members) arguments(i int, o pure.Order, now time.Duration) ([]string, *
 	return []string{"seal", who, seal.String()}, &seal
 }
 
-// renew writes how long this client has watched the process, if the seal that
-// was found says less.
+// renew writes how long this client has watched the process, if the found seal
+// says less.
 func (m *Members) renew(i int, s pure.Sighting, now time.Duration) {
 	n, who := &m.nodes[i], s.Identity()
 	if !m.deployment.Vouches(who) || n.looks.Writing || !n.trust.Renews(s, m.maxTTL, now) {

@@ -7,10 +7,10 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Floors (docs/fencing.md): with numbers, a node grants a claim only if its
-// number is higher than any that it has granted for the key. A node that lost
-// its memory has no floor, and does not count, until it was given one that
-// makes up for what it forgot. pure.Floors decides when, and which.
+// Floors (docs/fencing.md): with numbers, a node grants a claim only with a
+// number higher than any granted for the key. A node that lost its memory has
+// no floor, and does not count. It is given one that makes up for the loss.
+// pure.Floors decides when, and which.
 
 // sightFloor takes in what a look found of a node's numbers.
 func (m *Members) sightFloor(l *look, now time.Duration) {
@@ -30,10 +30,9 @@ func (m *Members) sightFloor(l *look, now time.Duration) {
 	m.giveFloors()
 }
 
-// proves reports whether a look found the node's own account, written by
-// clients that have watched it for as long as any attempt can take (F4). The
-// script that writes the floor compares it. A durable node forgets nothing with
-// its process.
+// proves reports whether a look found the node's own account, by clients with a
+// watch as long as any attempt can take (F4). The script that writes the floor
+// compares it. A durable node forgets nothing with its process.
 func (m *Members) proves(l *look) bool {
 	seal := l.sighting.Seal
 	if l.sighting.What != pure.SealSeen || m.Doubted.Has(l.node) || !m.nodes[l.node].trust.Believes(seal) {
@@ -104,7 +103,7 @@ func (m *Members) giveFloor(i int, floor int64) {
 }
 
 // LostFloor says that a node granted a number without a floor: its memory is
-// gone. It returns the cause of the vote that failed for that.
+// gone. It returns the cause of the failed vote.
 func (m *Members) LostFloor(i int) *Cause {
 	if m.floors.Sealed(i) {
 		m.floors.Blind(i)

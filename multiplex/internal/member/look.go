@@ -11,9 +11,8 @@ import (
 )
 
 // A look reads a node's seal and opening, and then its role and replication
-// history: if the server is demoted meanwhile, that shows there. With fencing
-// numbers it reads the node's record first: if the keys are flushed meanwhile,
-// that shows in the seal.
+// history: a demotion meanwhile shows there. With fencing numbers it reads the
+// node's record first: a flush meanwhile shows in the seal.
 type look struct {
 	node     int
 	sighting pure.Sighting
@@ -184,8 +183,7 @@ func (m *Members) otherMaxTTL(s pure.Sighting) bool {
 	return !rivals && !slices.Contains(m.config.Replace, s.Seal.Identity.ID)
 }
 
-// tendLooks looks at a node that is up if that is due. It returns when to run
-// again.
+// tendLooks makes the due look at an up node. It returns when to run again.
 func (m *Members) tendLooks(i int, now time.Duration) time.Duration {
 	if !m.config.Sealed() {
 		return now + m.config.ProbeAfter

@@ -80,8 +80,8 @@ type Host interface {
 	Wake(at time.Duration)
 	// Looked says that a look found what was there at its beginning.
 	Looked(node int)
-	// Changed says that a node counts or does not, or that the cause is another
-	// one. Notify follows once for all.
+	// Changed says that a node counts, or does not, or has another cause.
+	// Notify follows once for all.
 	Changed(node int)
 	Notify()
 	// Explain returns the error for a cause.
@@ -90,12 +90,12 @@ type Host interface {
 
 // Members is what a group knows of its nodes' membership.
 type Members struct {
-	// Doubted is the set of nodes whose grants must not make a lock (R23, R30),
-	// whether or not they are up. Strangers are those of them that do not show
+	// Doubted is the set of nodes, up or not, with grants that must not
+	// make a lock (R23, R30). Strangers are those of them that do not show
 	// the deployment. Only this package changes the sets.
 	Doubted, Strangers Set
-	// Floorless is the set of nodes whose grants of numbered claims must not
-	// count, whether or not they are up. It is empty without numbers.
+	// Floorless is the set of nodes, up or not, with grants of numbered
+	// claims that must not count. It is empty without numbers.
 	Floorless Set
 	Rivals    bool // the nodes belong to several deployments
 
@@ -116,14 +116,14 @@ type Members struct {
 type node struct {
 	trust pure.Trust
 	looks pure.Looks
-	// server is what it said in the last handshake, which ended when it was met.
-	// The attempt to connect began when it was dialed.
+	// server is what it said in the last handshake. That ended at met. The
+	// attempt to connect began when it was dialed.
 	server      conn.Server
 	met, dialed time.Duration
 	connected   bool
 	flushes     uint64 // how often it said that all its keys went
-	// cause is why its votes are missing. It is nil until it is asked for, and
-	// is made anew when it is stale.
+	// cause is why its votes are missing. It is nil until the first
+	// question, and is made anew when stale.
 	cause *Cause
 	stale time.Duration
 }

@@ -7,10 +7,10 @@ import (
 )
 
 // Quarantine (R23): a node that may have forgotten locks gets every command, so
-// its keys are set, extended and released like any other's. But until every
-// earlier lock must have expired, its grants of claims do not count, nor do its
-// extensions of keys that were set meanwhile. Those votes fail from the start,
-// so rounds are decided as fast as without a quarantine.
+// its keys are set, extended and released like any other's. But up to the
+// expiry of every earlier lock, its grants of claims do not count, nor do its
+// extensions of keys set meanwhile. Those votes fail from the start, so rounds
+// are decided as fast as without a quarantine.
 
 // Judge makes the set of doubted nodes follow what is known of a node.
 func (m *Members) Judge(i int, now time.Duration) {
@@ -33,8 +33,8 @@ func (m *Members) Judge(i int, now time.Duration) {
 	m.host.Notify()
 }
 
-// Left returns how long a node stays quarantined unless a seal ends that
-// earlier, and why. That includes the wait until the group opens the set.
+// Left returns how long a node stays quarantined without a seal that ends it
+// earlier, and why. That includes the wait before the group opens the set.
 func (m *Members) Left(i int, now time.Duration) (left time.Duration, why string) {
 	n := &m.nodes[i]
 	left, why = n.trust.Left(now), n.trust.Why
@@ -48,8 +48,8 @@ func (m *Members) Left(i int, now time.Duration) (left time.Duration, why string
 	return left, why
 }
 
-// raise adopts a longer MaxTTL that was found in a seal: a client of this
-// deployment may hold locks for that long, on any node (OtherMaxTTL).
+// raise adopts a longer MaxTTL found in a seal: a client of this deployment may
+// hold locks for that long, on any node (OtherMaxTTL).
 func (m *Members) raise(maxTTL, now time.Duration) {
 	if maxTTL <= m.maxTTL {
 		return
