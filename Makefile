@@ -19,20 +19,6 @@ FULL ?=
 # full takes its second argument with FULL=1, else its first.
 full = $(if $(FULL),$(2),$(1))
 
-# Tests of time or throughput. "make test" runs them after the others, one at a
-# time.
-ALONE = ^(TestFaultWaitersAreTold_R11|TestFaultThreeOfFiveStopped_R12_R26|TestFaultOneOfFiveStoppedUnderLoad_R5_R26|TestFaultOldBytesArriveAfterTheNewConnection_R8|TestFaultStalledTLSNodesAndClose_R26_R28|TestFaultAllNodesStoppedUnderAHold_R13|TestFaultHostileVoteCompletesNoQuorum_R17|TestNothingIsAllocated.*|TestRunOfALostLockCatchesStrays_R13)$$
-ALONE_IN = ./redlock ./cmd/redlock
-
-# Tests of the proof itself, which only "make check" runs: measurements of
-# recovery and memory, histories of real servers, planted bugs, simulations with
-# a part left out, all faults at once, documents.
-LONG_ALONE = ^(TestRecovery_R23_R26|TestRecoveryFinds_R23_R26|TestStalledNodeCostsNoMemory_R26|TestStalledFindsALeak_R26)$$
-LONG_OTHER = ^(TestBrokenClientsAreFound|TestFaultsQuick|TestEachBrokenPartIsFound|TestEachPartIsNeeded|TestViolatedRun|TestHistor.*_OnRealServers|TestWhatBecomesOfMutants|TestNoRaceDetector|TestTheUnbrokenTreeMustPass|TestDocuments)$$
-LONG = $(LONG_ALONE)|$(LONG_OTHER)
-LONG_IN = ./proof/...
-
-LIBRARY = ./redlock/... ./multiplex ./conn
 # What runs under the race detector besides the library: code whose goroutines
 # matter. FULL=1 takes everything.
 RACE = ./resp ./conn ./multiplex ./redlock/... ./redlocktest ./internal/pure ./internal/redistest ./contrib/... ./bench \
@@ -41,6 +27,13 @@ RACE = ./resp ./conn ./multiplex ./redlock/... ./redlocktest ./internal/pure ./i
 GOTEST = $(GO) test -count=1 -timeout 20m
 # Most tests with servers wait, so a package's tests run in several processes.
 SHARDED = $(GOTEST) -p 3 -exec "sh '$(CURDIR)/testdata/shards.sh'"
+# Tests say themselves that they run alone or long (internal/redistest/marks.go).
+# OTHERS runs what does not, and the others one kind of those.
+OTHERS = REDMUX_TESTS=others $(SHARDED)
+MARKED = sh testdata/marked.sh
+ALONE = $(GOTEST) -p 1 -parallel 1 -run "$$($(MARKED) alone)" $$($(MARKED) packages alone)
+LONG = $(SHARDED) -run "$$($(MARKED) long)" $$($(MARKED) packages long)
+LONG_ALONE = $(GOTEST) -p 1 -parallel 1 -run "$$($(MARKED) long-alone)" $$($(MARKED) packages long-alone)
 
 # The race detector needs cgo, which is off where there is no C compiler.
 HAS_RACE = [ "$$($(GO) env CGO_ENABLED)" = 1 ]
@@ -54,8 +47,10 @@ NO_CADDY = "NOT COVERED: $(CADDY), which needs Go $$(sed -n 's/^go //p' $(CADDY)
 HAS_POSTGRES = (command -v postgres || ls /usr/lib/postgresql/*/bin/initdb) >/dev/null 2>&1
 NO_POSTGRES = "NOT COVERED: contrib/fencing on PostgreSQL, whose programs are not installed (SQLite needs none)"
 
-.PHONY: help test check server servers test-servers browser long race portable compare contrib lint systems tidy fuzz decoder sim \
-	model mutants sample histories faults soak bench vulncheck apidiff release-check
+# Installs redis-server if possible, and says what is not covered without it.
+SERVER = sh testdata/servers.sh
+
+.PHONY: help test check lint race contrib fuzz sim model mutants faults servers bench release
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 
@@ -64,25 +59,36 @@ help:
 	@sed -n 's/^## \([a-z-]*\): /\1	/p' Makefile | awk -F '\t' '{ printf "  %-13s %s\n", $$1, $$2 }'
 
 ## test: what a change is likely to break; run it before each commit
-test: server
-	@$(SHARDED) -skip '$(ALONE)|$(LONG)' $(PACKAGES)
-	@$(GOTEST) -p 1 -parallel 1 -run '$(ALONE)' $(ALONE_IN)
-	@sh testdata/servers.sh check
+test:
+	@$(SERVER)
+	@$(OTHERS) $(PACKAGES)
+	@$(ALONE)
+	@$(SERVER) check
 
 ## check: everything else that CI runs after "make test"; FULL=1 for the long forms
-check: lint apidiff long race portable compare contrib sample test-servers release-check
+check: lint race contrib
+	@$(LONG)
+	@$(LONG_ALONE)
+	@$(MAKE) mutants $(if $(FULL),,ONLY='$(SAMPLE)')
+	@$(MAKE) servers SUITE=$(call full,quick,full)
+	@$(MAKE) release
 	@$(MAKE) sim SEEDS=$(call full,300,3000)
-	@MODEL=$(call full,quick,full) $(MAKE) model
-	$(GO) run ./proof/faults/cmd/faults --for $(call full,60s,15m) -q
+	@$(MAKE) model MODEL=$(call full,quick,full)
+	@$(MAKE) faults FOR=$(call full,60s,15m) FAULTS=-q
 	@# A number of inputs, since a time limit can end in a false failure (go.dev/issue/75804, fixed in Go 1.27).
-	@$(MAKE) fuzz FUZZTIME=$(call full,10000x,1000000x)
-	@$(MAKE) decoder INPUTS=$(call full,1e7,1e8)
+	@$(MAKE) fuzz FUZZTIME=$(call full,10000x,1000000x) INPUTS=$(call full,1e7,1e8)
 	$(GO) test -run '^$$' -bench . -benchtime 200x ./bench
 	@$(MAKE) bench CASE=quick
 	$(GO) run ./cmd/loadgen -d 1s -q
 
+# A type check finds what is missing or does not fit. Only vet compiles, which
+# takes two minutes of processor time for each system with a cold cache.
 ## lint: a type check for each supported system, gofmt, go vet, staticcheck, and the lowest versions of what is required
-lint: systems
+lint:
+	$(GO) run ./proof/typecheck $(SYSTEMS) -- $(PACKAGES)
+	@if $(HAS_CONTRIB); then set -e; top=$$PWD; $(GO) build -o "$$top/.typecheck" ./proof/typecheck; trap 'rm -f "$$top/.typecheck"' EXIT; \
+		for m in $(CONTRIB); do (cd $$m && "$$top/.typecheck" $(SYSTEMS) -- ./...); done; else echo $(NO_CONTRIB); fi
+	@$(if $(FULL),set -e; for s in $(SYSTEMS); do (set -x; CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet $(PACKAGES)); done)
 	@unformatted=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted"; exit 1; fi
 	$(GO) vet $(PACKAGES)
 	$(GO) run $(STATICCHECK) $(PACKAGES)
@@ -90,83 +96,43 @@ lint: systems
 	@if $(HAS_COMPARE); then set -ex; for m in $(COMPARE) $(ETCD) $(CADDY); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done; fi
 	@if $(HAS_CONTRIB); then set -ex; for m in $(CONTRIB); do (cd $$m && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...); done; fi
 
-# A type check finds what is missing or does not fit. Only vet compiles, which
-# takes two minutes of processor time for each system with a cold cache.
-## systems: type-check all packages and tests for each supported system; vet them with FULL=1
-systems:
-	$(GO) run ./proof/typecheck $(SYSTEMS) -- $(PACKAGES)
-	@if $(HAS_CONTRIB); then set -e; top=$$PWD; $(GO) build -o "$$top/.typecheck" ./proof/typecheck; trap 'rm -f "$$top/.typecheck"' EXIT; \
-		for m in $(CONTRIB); do (cd $$m && "$$top/.typecheck" $(SYSTEMS) -- ./...); done; else echo $(NO_CONTRIB); fi
-	@$(if $(FULL),set -e; for s in $(SYSTEMS); do (set -x; CGO_ENABLED=0 GOOS=$${s%/*} GOARCH=$${s#*/} $(GO) vet $(PACKAGES)); done)
+# Without FULL=1, -short leaves out the runs of the program redlock, whose parts
+# are under the race detector in their own tests. Of the library without the
+# poller, conn and multiplex have the goroutines that read instead. What redlock
+# does above them does not differ, and is under the race detector once.
+## race: most packages under the race detector; and the library without the poller, as on systems other than Linux
+race:
+	@$(SERVER)
+	@if $(HAS_RACE); then set -ex; $(OTHERS) -race $(call full,-short $(RACE),$(PACKAGES)); \
+		$(if $(FULL),$(subst $(GOTEST),$(GOTEST) -race,$(ALONE); $(LONG); $(LONG_ALONE));) else echo $(NO_RACE); fi
+	@race=; if $(HAS_RACE); then race=-race; fi; set -ex; $(OTHERS) $$race -tags redmux_portable ./multiplex ./conn; \
+		$(OTHERS) $(call full,,$$race) -tags redmux_portable ./redlock/... \
+		$(if $(FULL),; $(subst $(GOTEST),$(GOTEST) $$race -tags redmux_portable,$(ALONE)))
 
-## long: the tests that "make test" leaves out
-long: server
-	@$(SHARDED) -run '$(LONG_OTHER)' $(LONG_IN)
-	@$(GOTEST) -p 1 -parallel 1 -run '$(LONG_ALONE)' ./proof/faults/single
-
-## race: the library, its commands and what judges it under the race detector
-race: server
-	@if $(HAS_RACE); then set -ex; $(SHARDED) -race -skip '$(ALONE)|$(LONG)' $(call full,$(RACE),$(PACKAGES)); \
-		$(if $(FULL),$(GOTEST) -p 1 -parallel 1 -race -run '$(ALONE)|$(LONG)' $(ALONE_IN) $(LONG_IN);) else echo $(NO_RACE); fi
-
-## portable: the library without the poller, as on systems other than Linux, under the race detector
-portable: server
-	@race=; if $(HAS_RACE); then race=-race; fi; set -ex; $(SHARDED) $$race -tags redmux_portable -skip '$(ALONE)' $(LIBRARY); \
-	$(if $(FULL),$(GOTEST) -p 1 -parallel 1 $$race -tags redmux_portable -run '$(ALONE)' $(LIBRARY))
-
-# etcd's server takes long to compile, and its races are not ours.
-## compare: other implementations on the same masters, under the race detector, and etcd
-compare: server
-	@race=; if $(HAS_RACE); then race=-race; fi; \
-	if $(HAS_COMPARE); then set -x; cd $(COMPARE) && $(GOTEST) -p 1 $$race ./...; else echo $(NO_COMPARE); fi
-	@if $(HAS_COMPARE); then set -x; cd $(ETCD) && $(GOTEST) ./...; fi
-
-# Under the race detector Caddy takes minutes to compile, and its races are not
-# ours.
-## contrib: the adapters with the real gocron, cron and certmagic, recipes with asynq, a real Caddy, fencing with databases, OpenTelemetry and Prometheus, under the race detector
-contrib: server
+# Under the race detector Caddy, etcd and the other implementations take minutes
+# to compile, and their races are not ours.
+## contrib: the modules with dependencies of their own: adapters and a real Caddy, OpenTelemetry and Prometheus, other implementations
+contrib:
+	@$(SERVER)
 	@race=; if $(HAS_RACE); then race=-race; fi; \
 	if $(HAS_CONTRIB); then set -ex; for m in $(CONTRIB); do (cd $$m && $(GOTEST) $$race ./...); done; else echo $(NO_CONTRIB); fi
 	@if (cd $(CADDY) && $(GO) list -m) >/dev/null 2>&1; then set -x; cd $(CADDY) && $(GOTEST) ./...; else echo $(NO_CADDY); fi
 	@$(HAS_POSTGRES) || echo $(NO_POSTGRES)
-
-## server: install redis-server if possible, and say what is not covered without it
-server:
-	@sh testdata/servers.sh
-
-## servers: fetch the servers of other products and versions into a cache, some 65 MB (docs/internals/servers.md)
-servers: server
-	@sh testdata/fetch.sh
-
-SUITE ?= $(call full,quick,full)
-## test-servers: the tests that need servers, over each fetched one and over mixed groups; SUITE=quick or full
-test-servers: servers
-	@GO="$(GO)" sh testdata/matrix.sh $(SUITE)
-
-# A folder for pictures of the report: make browser PICTURES=/tmp/report
-PICTURES ?=
-## browser: install chromium if possible, and test loadgen's report in it; PICTURES=folder keeps pictures
-browser:
-	@sh testdata/browser.sh
-	$(if $(PICTURES),mkdir -p '$(abspath $(PICTURES))')
-	$(GO) test -count=1 ./cmd/loadgen/internal/report $(if $(PICTURES),-report.pictures='$(abspath $(PICTURES))')
+	@if $(HAS_COMPARE); then set -ex; for m in $(COMPARE) $(ETCD); do (cd $$m && $(GOTEST) -p 1 ./...); done; else echo $(NO_COMPARE); fi
 
 FUZZTIME ?= 20s
+INPUTS ?= 1e7
+# How long what may take hours may take; 0 is no limit.
+TIMEOUT ?= 0
 # Inputs that reach new code are minimized before they are kept; without a bound
 # that may take a minute for each.
-## fuzz: each fuzz target for FUZZTIME
+## fuzz: each fuzz target for FUZZTIME; then INPUTS inputs to the decoder and to a second one, written from the specification
 fuzz:
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | grep -v '^\./$(COMPARE)/' | sort | while read -r file; do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
 			(set -x; $(GO) test "$$(dirname "$$file")" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s </dev/null) || exit 1; \
 		done; \
 	done
-
-INPUTS ?= 1e8
-# How long a target that may take hours may take; 0 is no limit.
-TIMEOUT ?= 0
-## decoder: INPUTS inputs to the decoder and to a second one, written from the specification
-decoder:
 	$(GO) test ./resp -count=1 -run '^TestDecoderManyInputs$$' -v -timeout $(TIMEOUT) -decoder.inputs=$(INPUTS)
 
 SEEDS ?= 1000
@@ -178,57 +144,43 @@ sim:
 	(set -x; $(GO) test ./proof/sim -count=1 -run '^TestSeeds$$' -v -timeout $(TIMEOUT) -sim.seeds=$(SEEDS) -sim.first=$(FIRST)) >"$$out"; \
 	code=$$?; grep -vE '^ *(===|--- PASS)' "$$out"; exit $$code
 
+MODEL ?= full
 ## model: check the rules with spin, and find a counterexample for each rule that is dropped; MODEL=quick is shorter
 model:
-	@sh testdata/model/run.sh
+	@MODEL=$(MODEL) sh testdata/model/run.sh
 
-## mutants: plant each bug of testdata/mutants and check that its tests find it; ONLY=regexp
-mutants: server
-	$(GO) run ./proof/mutants $(if $(ONLY),-only '$(ONLY)')
-
-# One mutant per package, found by quick tests.
+# One planted bug per package, found by quick tests.
 SAMPLE = ^(any-negative-is-null|backlog-without-bound|debts-out-of-order|debt-forgotten-on-death|any-status-grants|acquire-signal-after-the-grant)$$
-## sample: plant some of them, all with FULL=1
-sample: server
-	@$(GO) run ./proof/mutants $(if $(FULL),,-only '$(SAMPLE)')
-
-## histories: runs on real servers under faults, recorded by several processes and judged twice
-histories: server
-	$(GO) test -count=1 -v -run 'OnRealServers' ./proof/history
+## mutants: plant each bug of testdata/mutants and check that its tests find it; ONLY=regexp
+mutants:
+	@$(SERVER)
+	@$(GO) run ./proof/mutants $(if $(ONLY),-only '$(ONLY)')
 
 FOR ?= 2m
-## faults: everything that can fail on real servers at once, for FOR; then recovery, and memory with a stalled node
-faults: server
-	$(GO) run ./proof/faults/cmd/faults --for $(FOR)
-	$(GO) run ./proof/faults/cmd/faults recovery --repeats 5
-	$(GO) run ./proof/faults/cmd/faults stalled --for 10s
+# FAULTS=--soak fails if memory, goroutines or descriptors grow (FOR=8h).
+FAULTS ?=
+## faults: everything that can fail on real servers at once, for FOR; FAULTS=flags of that command
+faults:
+	@$(SERVER)
+	$(GO) run ./proof/faults/cmd/faults --for $(FOR) $(FAULTS)
 
-## soak: the same for FOR (FOR=8h); fails if memory, goroutines or descriptors grow
-soak: server
-	$(GO) run ./proof/faults/cmd/faults --soak -q --for $(FOR)
+SUITE ?= quick
+## servers: fetch the servers of other products and versions, some 65 MB, and run the tests that need servers over each and over mixed groups; SUITE=full leaves out nothing
+servers:
+	@$(SERVER)
+	@sh testdata/fetch.sh
+	@GO="$(GO)" sh testdata/matrix.sh $(SUITE)
 
 CASE ?= quick
 # A file that keeps the figures, as bench/results.csv.
 CSV ?=
 ## bench: this library beside others; CASE=quick, peers, hotkey, handover, kinds, overload, faults, etcd or elections
-bench: server
+bench:
+	@$(SERVER)
 	cd $(if $(filter etcd elections,$(CASE)),$(ETCD),$(COMPARE)) && $(GO) run . $(CASE) $(if $(CSV),'$(abspath $(CSV))')
 
-GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
-
-## tidy: go mod tidy in each module
-tidy:
-	@sh testdata/tidy.sh
-
-# Not in check: it needs vuln.go.dev.
-## vulncheck: known vulnerabilities in what the library and the commands call
-vulncheck:
-	$(GO) run $(GOVULNCHECK) ./... ./cmd/...
-
-## apidiff: what has changed incompatibly since the last tag, or since SINCE
-apidiff:
+## release: what has changed incompatibly since the last tag, or since SINCE; and each module, from a local proxy, as its users use it
+release:
+	@$(SERVER)
 	@GO="$(GO)" sh testdata/apidiff.sh
-
-## release-check: offer the last commit in a local module proxy, and use each module as its users do (docs/internals/releasing.md)
-release-check: server
 	$(GO) run ./proof/release

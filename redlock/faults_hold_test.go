@@ -20,6 +20,7 @@ import (
 // All nodes are stopped while a lock is held: the context ends by the local
 // clock, before the validity, with each node's cause (R13).
 func TestFaultAllNodesStoppedUnderAHold_R13(t *testing.T) {
+	redistest.Alone(t)
 	f := newFleet(t, 5, redistest.OverTCP)
 	c := f.client(redlock.Config{})
 	for _, ttl := range []time.Duration{time.Second, 2 * time.Second} {

@@ -59,6 +59,7 @@ func TestFaultHostileNode_R16_R18(t *testing.T) {
 // If a forged vote would complete the quorum, since two of the four honest
 // nodes are stopped, there is no grant (R17).
 func TestFaultHostileVoteCompletesNoQuorum_R17(t *testing.T) {
+	redistest.Alone(t)
 	f := newFleet(t, 4)
 	f.stop(2, 3)
 	defer f.continues(2, 3)

@@ -19,6 +19,7 @@ import (
 // quorum of the others is as fast as before, and no call waits while the
 // stopped one is noticed.
 func TestFaultOneOfFiveStoppedUnderLoad_R5_R26(t *testing.T) {
+	redistest.Alone(t)
 	for name, over := range map[string]redistest.Option{"tcp": redistest.OverTCP, "tls": redistest.OverTLS} {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, 5, over)
@@ -167,6 +168,7 @@ const repeatedWithin = min(timingSlack*2*time.Second, unprompted)
 // server. If CLIENT KILL is forbidden the releases are repeated after 250 ms, 1
 // s, 4 s, … (R8).
 func TestFaultOldBytesArriveAfterTheNewConnection_R8(t *testing.T) {
+	redistest.Alone(t)
 	for name, without := range map[string]string{"fenced": "", "without CLIENT KILL": "+client|kill"} {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, 5)
@@ -214,6 +216,7 @@ func TestFaultOldBytesArriveAfterTheNewConnection_R8(t *testing.T) {
 // Three of five are stopped: it is unknown which locks are held, and the error
 // says so in time, by name (R12, R26).
 func TestFaultThreeOfFiveStopped_R12_R26(t *testing.T) {
+	redistest.Alone(t)
 	const timeout = 50 * time.Millisecond
 	for _, callers := range []int{1, 128} {
 		t.Run(fmt.Sprintf("callers=%d", callers), func(t *testing.T) {
@@ -320,6 +323,7 @@ func TestFaultStoppedNodeCountsAgainSoon_R26(t *testing.T) {
 // A write to a TLS connection may wait inside crypto/tls, so a stopped TLS node
 // is one that could hold up the others, and Close (R26, R28).
 func TestFaultStalledTLSNodesAndClose_R26_R28(t *testing.T) {
+	redistest.Alone(t)
 	f := newFleet(t, 5, redistest.OverTLS)
 	bestOf(t, func() error {
 		c := f.client(redlock.Config{})

@@ -60,6 +60,7 @@ func forgotten(l redlock.Lock) time.Time { return l.Until().Add(5 * time.Millise
 // reads the sockets. The bounds are generous for a busy machine, and far below
 // the half second after which it would try anyway.
 func TestFaultWaitersAreTold_R11(t *testing.T) {
+	redistest.Alone(t)
 	for name, over := range map[string]redistest.Option{
 		"tcp": redistest.OverTCP, "unix": redistest.OverUnix, "tls": redistest.OverTLS,
 	} {

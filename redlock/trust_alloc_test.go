@@ -13,6 +13,7 @@ import (
 
 // A quarantined node costs no allocations either (R12, R23).
 func TestNothingIsAllocatedInQuarantine(t *testing.T) {
+	redistest.Alone(t)
 	servers := redistest.Servers(t, 5, redistest.OverTCP)
 	config := Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, MaxTTL: 2 * time.Hour}
 	_, err := Init(t.Context(), config)

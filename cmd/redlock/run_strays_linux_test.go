@@ -170,6 +170,7 @@ func takeAway(t *testing.T, servers []*redistest.Server) {
 // It runs alone: beside other tests a hunt may take longer than the time that
 // is reserved for it (package supervise).
 func TestRunOfALostLockCatchesStrays_R13(t *testing.T) {
+	redistest.Alone(t)
 	servers, nodes := masters(t, 3)
 	j := newJob(t)
 	const ttl = 10 * time.Second

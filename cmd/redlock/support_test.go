@@ -51,7 +51,10 @@ func TestMain(m *testing.M) {
 
 var build = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(buildDir, "redlock")
-	args := append([]string{"build", "-o", path}, buildFlags...)
+	args := []string{"build", "-o", path}
+	if redistest.Raceful {
+		args = append(args, "-race")
+	}
 	out, err := exec.Command("go", append(args, ".")...).CombinedOutput()
 	if err != nil {
 		err = errors.New(string(out))
@@ -60,9 +63,12 @@ var build = sync.OnceValues(func() (string, error) {
 })
 
 // binary returns the path of the program, built once, with the race detector if
-// the tests have it.
+// the tests have it. Then it skips the test with -short.
 func binary(t *testing.T) string {
 	t.Helper()
+	if redistest.Raceful && testing.Short() {
+		t.Skip("skipped: under the race detector each start of the program takes long; -short leaves that out")
+	}
 	path, err := build()
 	require.NoError(t, err)
 	return path

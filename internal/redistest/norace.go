@@ -2,4 +2,5 @@
 
 package redistest
 
-const raceful = false
+// Raceful is set under the race detector.
+const Raceful = false

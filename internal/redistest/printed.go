@@ -66,7 +66,7 @@ type Specimen struct {
 // of a value that is in use. So nothing is printed under it.
 func (s Specimen) ShowsNone(t testing.TB, secrets ...string) {
 	t.Helper()
-	if raceful {
+	if Raceful {
 		t.Skip("skipped: package fmt reads fields without their locks, which the race detector reports")
 	}
 	s.PrintsNone(t, secrets...)
@@ -83,7 +83,7 @@ func (s Specimen) ShowsNone(t testing.TB, secrets ...string) {
 // PrintsNone is ShowsNone for package fmt alone.
 func (s Specimen) PrintsNone(t testing.TB, secrets ...string) {
 	t.Helper()
-	if raceful {
+	if Raceful {
 		t.Skip("skipped: package fmt reads fields without their locks, which the race detector reports")
 	}
 	for place, v := range s.places() {

@@ -2,5 +2,5 @@
 
 package redistest
 
-// raceful is set under the race detector.
-const raceful = true
+// Raceful is set under the race detector, which makes a test several times slower.
+const Raceful = true

@@ -32,31 +32,18 @@ type workflow struct {
 	} `yaml:"jobs"`
 }
 
-// notInCI are the targets that neither .ci/run nor the workflow runs, each with
-// the reason.
+// notInCI are the targets that .ci/run does not run, each with the reason.
 var notInCI = map[string]string{
-	"help":      "lists the targets",
-	"tidy":      "changes files",
-	"browser":   ".ci/run calls testdata/browser.sh, and make test has the tests",
-	"mutants":   "sample plants some of them, and all with FULL=1",
-	"histories": "long has the tests",
-	"faults":    "check runs its command for a minute",
-	"soak":      "takes hours",
-}
-
-// onlyInWorkflow are the targets that .ci/run cannot run, each with the reason.
-var onlyInWorkflow = map[string]string{
-	"vulncheck": "asks a server for a list that changes with the day",
+	"help": "lists the targets",
 }
 
 // The workflow and .ci/run agree: the workflow runs all of .ci/run on each
 // event, that runs make test and make check, and each target of the Makefile is
-// a part of these, or has a reason not to be.
+// a part of these, or is listed.
 func TestWorkflowRunsWhatCheckRuns(t *testing.T) {
 	t.Parallel()
 	makefile := read(t, "Makefile")
 	targets := makeTargets(t)
-	inWorkflow := map[string]bool{}
 	var flow workflow
 	require.NoError(t, yaml.Unmarshal([]byte(read(t, ".github/workflows/ci.yml")), &flow))
 	require.NotEmpty(t, flow.Jobs)
@@ -69,9 +56,6 @@ func TestWorkflowRunsWhatCheckRuns(t *testing.T) {
 					require.FileExists(t, filepath.Join(top, script), "job %s", name)
 				}
 				whole = whole || strings.HasSuffix(command, "./.ci/run") && job.If == "" && step.If == ""
-				for _, found := range made.FindAllStringSubmatch(command, -1) {
-					inWorkflow[found[1]] = true
-				}
 			}
 		}
 	}
@@ -83,22 +67,56 @@ func TestWorkflowRunsWhatCheckRuns(t *testing.T) {
 	}
 	require.True(t, parts["test"] && parts["check"], ".ci/run runs %v", parts)
 	for target := range targets {
-		_, alone := notInCI[target]
-		_, apart := onlyInWorkflow[target]
-		switch {
-		case parts[target] && !alone && !apart:
-		case apart && inWorkflow[target] && !parts[target]:
-		case alone && !inWorkflow[target] && !parts[target]:
-		default:
-			t.Errorf("make %s: part of .ci/run: %v; in the workflow: %v; listed here: %v, %v",
-				target, parts[target], inWorkflow[target], alone, apart)
+		_, listed := notInCI[target]
+		require.NotEqual(t, listed, parts[target], "make %s: listed here, or a part of .ci/run", target)
+	}
+	for target := range notInCI {
+		require.Contains(t, targets, target)
+	}
+}
+
+// A test that says that it runs alone or long does so in its first lines, by
+// which testdata/marked.sh finds it.
+func TestMarksAreWhereTheyAreLookedFor(t *testing.T) {
+	t.Parallel()
+	marked := map[string]int{}
+	for _, kind := range []string{"alone", "long", "long-alone"} {
+		out, err := exec.Command("sh", filepath.Join(top, "testdata/marked.sh"), kind).Output()
+		require.NoError(t, err)
+		for _, name := range strings.Split(strings.Trim(strings.TrimSpace(string(out)), "^()$"), "|") {
+			marked[name]++
 		}
 	}
-	for _, listed := range []map[string]string{notInCI, onlyInWorkflow} {
-		for target := range listed {
-			require.Contains(t, targets, target)
+	lines := regexp.MustCompile(`^\tredistest\.(Alone|Long)\(t\)$`)
+	found := map[string]bool{}
+	require.NoError(t, filepath.WalkDir(top, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
 		}
+		text, err := os.ReadFile(path)
+		above := ""
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimSuffix(line, "\n")
+			switch {
+			case lines.MatchString(line):
+				if name, ok := strings.CutPrefix(above, "func "); ok {
+					above = line
+					found[name[:strings.Index(name, "(")]] = true
+				} else {
+					require.Regexp(t, lines, above, "%s: %s is not a test's first line", path, line)
+				}
+			default:
+				require.NotRegexp(t, `^\s*redistest\.(Alone|Long)\(`, line, path)
+			}
+			above = line
+		}
+		return err
+	}))
+	require.NotEmpty(t, found)
+	for name := range found {
+		require.Equal(t, 1, marked[name], name)
 	}
+	require.Len(t, marked, len(found))
 }
 
 // made finds what make is told to make, also by a recipe.

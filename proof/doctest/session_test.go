@@ -26,6 +26,7 @@ import (
 
 // TestDocuments does all that each document tells its reader to do.
 func TestDocuments(t *testing.T) {
+	redistest.Long(t)
 	t.Parallel()
 	for _, d := range documents(t) {
 		if len(d.blocks) == 0 {

@@ -1,5 +1,5 @@
 // Package faults runs redlock on real servers while everything fails that can
-// be made to fail, and checks what happens. `make faults` and `make soak` run
+// be made to fail, and checks what happens. `make faults` runs
 // it; cmd/faults is its command line. Package single makes one fault at a time.
 //
 //	Run         servers, client processes, faults and checks for a time

@@ -30,6 +30,7 @@ func quick() Options {
 // second holder, no reply that is another's, no key that stays behind (R4, R7,
 // R8, R13, R15, R16, R23).
 func TestFaultsQuick(t *testing.T) {
+	redistest.Long(t)
 	redistest.Require(t)
 	redistest.NoLeaks(t)
 	var lines, said bytes.Buffer
@@ -101,6 +102,7 @@ func TestFaultsQuick(t *testing.T) {
 // The checks find what they are there for: each way to be wrong is found, and
 // by the check that it is for.
 func TestBrokenClientsAreFound(t *testing.T) {
+	redistest.Long(t)
 	redistest.Require(t)
 	redistest.NoLeaks(t)
 	found := map[string]func(*Report) []string{

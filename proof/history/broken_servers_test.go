@@ -22,6 +22,7 @@ import (
 // lacks one of its parts, both checkers see two holders; with the complete
 // lock, neither does.
 func TestHistoriesOfBrokenLocks_OnRealServers(t *testing.T) {
+	redistest.Long(t)
 	redistest.NoLeaks(t)
 	servers := redistest.Servers(t, 3)
 	whole := broken{servers: servers, quorum: 2, nx: true, compares: true, honest: true}
@@ -177,6 +178,7 @@ func (b broken) release(token string) {
 // than it says, and one that does not queue. With clients that are right,
 // nothing is found.
 func TestHistoriesOfBrokenLockers_OnRealServers(t *testing.T) {
+	redistest.Long(t)
 	redistest.NoLeaks(t)
 	servers := redistest.Servers(t, 3)
 	for _, c := range []struct {

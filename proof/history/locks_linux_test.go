@@ -33,6 +33,7 @@ import (
 // no two holders at the same time, but readers, and no more than there are
 // permits; and callers of a fair lock are served in order.
 func TestHistoryOfLocks_OnRealServers(t *testing.T) {
+	redistest.Long(t)
 	redistest.NoLeaks(t)
 	// The processes die with the thread that starts them: see person.start.
 	runtime.LockOSThread()

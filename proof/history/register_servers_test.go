@@ -25,6 +25,7 @@ import (
 // that belongs to another request (R16). Callers that gave up, or whose
 // connection broke, learned nothing; their writes may happen at any time.
 func TestHistoryOfARegister_OnRealServers(t *testing.T) {
+	redistest.Long(t)
 	for name, portable := range map[string]bool{"callers read": false, "a goroutine reads": true} {
 		t.Run(name, func(t *testing.T) {
 			redistest.NoLeaks(t)
@@ -53,6 +54,7 @@ func TestHistoryOfARegister_OnRealServers(t *testing.T) {
 
 // This shows that the check works: a few pairs of swapped replies are enough.
 func TestHistoryOfARegisterWithSwappedReplies_OnRealServers(t *testing.T) {
+	redistest.Long(t)
 	redistest.NoLeaks(t)
 	server := redistest.Servers(t, 1)[0]
 	var swapper swapper

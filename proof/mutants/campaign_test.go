@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
 )
 
 // A small tree with a tested function, and what can happen to bugs in it.
@@ -94,6 +96,7 @@ func write(t *testing.T, path, text string) {
 var fine = []string{"Rule: R1", "Breaks: It is odd."}
 
 func TestWhatBecomesOfMutants(t *testing.T) {
+	redistest.Long(t)
 	c, said := plantSmall(t, map[string]string{
 		"killed":    smallMutant("return n%2 == 1", append(fine, "Killed-by: ./p TestEven|TestCopied")...),
 		"twice":     smallMutant("return n%2 == 1", append(fine, "Killed-by: ./p TestEven", "Killed-by: ./p TestOdd")...),
@@ -137,6 +140,7 @@ func TestWhatBecomesOfMutants(t *testing.T) {
 // Without a race detector, mutants that only it finds are not covered. That is
 // no error, and does not end the others.
 func TestNoRaceDetector(t *testing.T) {
+	redistest.Long(t)
 	t.Setenv("CGO_ENABLED", "0")
 	t.Setenv("REDMUX_REQUIRE_SERVERS", "1")
 	c, said := plantSmall(t, map[string]string{
@@ -153,6 +157,7 @@ func TestNoRaceDetector(t *testing.T) {
 // A test that fails on the unbroken tree proves nothing when it fails with a
 // bug; nor does a name without a test.
 func TestTheUnbrokenTreeMustPass(t *testing.T) {
+	redistest.Long(t)
 	for tests, want := range map[string]string{
 		"TestFailsAnyway": "on the unbroken tree, ./p TestFailsAnyway: TestFailsAnyway",
 		"TestEve":         "on the unbroken tree, ./p TestEve: no such test",

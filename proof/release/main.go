@@ -1,5 +1,5 @@
 // Command release shows that a release of this repository can be used:
-// `make release-check`.
+// `make release`.
 //
 // It makes the zip files of all modules from the last commit, at the version
 // that they require of each other, and offers them in a folder that serves as a

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redmux/redmux/internal/redistest"
 )
 
 var (
-	seeds = flag.Int("sim.seeds", 60, "how many seeds TestSeeds runs")
+	seeds = flag.Int("sim.seeds", map[bool]int{false: 60, true: 20}[redistest.Raceful], "how many seeds TestSeeds runs; under the race detector fewer do")
 	seed  = flag.Uint64("sim.seed", 0, "the one seed that TestSeeds runs; if 0, -sim.seeds of them")
 	first = flag.Uint64("sim.first", 1, "the seed that TestSeeds begins with")
 )

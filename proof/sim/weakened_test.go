@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
 )
 
 // weakenedSeeds is within how many seeds each weakness must be found.
@@ -13,6 +15,7 @@ const weakenedSeeds = 60
 // The checks work: if one part of the algorithm is removed, or masters break
 // one promise, the corresponding rule is violated within some tens of seeds.
 func TestEachPartIsNeeded(t *testing.T) {
+	redistest.Long(t)
 	for name, c := range map[string]struct {
 		rule   string
 		broken broken

@@ -13,6 +13,8 @@ import (
 // The measurement finds what it is there for: a quarantine that is too short, a
 // grant without the node's vote, and a node that comes back late.
 func TestRecoveryFinds_R23_R26(t *testing.T) {
+	redistest.Long(t)
+	redistest.Alone(t)
 	redistest.Require(t)
 	redistest.NoLeaks(t)
 	start := func(t *testing.T, name string) *recoverer {

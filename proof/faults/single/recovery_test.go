@@ -19,10 +19,12 @@ import (
 // measurement is the program's fault, and the second such fails. A vote that
 // counts too early is wrong on any machine.
 func TestRecovery_R23_R26(t *testing.T) {
+	redistest.Long(t)
+	redistest.Alone(t)
 	redistest.Require(t)
 	redistest.NoLeaks(t)
 	kinds := single.Recoveries()
-	if testing.Short() || underRace {
+	if testing.Short() || redistest.Raceful {
 		kinds = []string{single.Stopped, single.Refused}
 	}
 	const (
@@ -64,14 +66,14 @@ func TestRecovery_R23_R26(t *testing.T) {
 				if err = r.Err(); err != nil {
 					t.Log("again:", err)
 				}
-				if max(blamed[0], blamed[1]) > forgiven && !underRace {
+				if max(blamed[0], blamed[1]) > forgiven && !redistest.Raceful {
 					t.Fatalf("too slow though nothing kept us waiting: %d times idle, %d times loaded; the last: %v", blamed[0], blamed[1], err)
 				}
 				if held[0] && held[1] {
 					return
 				}
 			}
-			if underRace {
+			if redistest.Raceful {
 				t.Skip("the race detector measures itself: ", err)
 			}
 			t.Error(err)

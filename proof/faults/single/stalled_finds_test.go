@@ -13,6 +13,8 @@ import (
 // what is allowed is lost at each sample, and at least four come before the
 // last.
 func TestStalledFindsALeak_R26(t *testing.T) {
+	redistest.Long(t)
+	redistest.Alone(t)
 	redistest.Require(t)
 	redistest.NoLeaks(t)
 	s, err := MeasureStalled(t.Context(), StalledOptions{

@@ -15,9 +15,11 @@ import (
 // A node that is connected and silent costs little memory, and the others go on
 // (R5, R26). The long measurement is `make faults`.
 func TestStalledNodeCostsNoMemory_R26(t *testing.T) {
+	redistest.Long(t)
+	redistest.Alone(t)
 	redistest.Require(t)
 	redistest.NoLeaks(t)
-	if underRace {
+	if redistest.Raceful {
 		t.Skip("skipped: the race detector keeps memory of its own for each word of ours")
 	}
 	// Of the healthy throughput. Other tests share the processors; `make

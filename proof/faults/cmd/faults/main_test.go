@@ -90,6 +90,7 @@ func TestSoakThatIsTooShort(t *testing.T) {
 
 // A run that found two holders exits with 3.
 func TestViolatedRun(t *testing.T) {
+	redistest.Long(t)
 	redistest.Require(t)
 	var out, said bytes.Buffer
 	code, begun := exitGood, time.Now()

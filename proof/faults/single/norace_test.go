@@ -1,5 +1,0 @@
-//go:build !race
-
-package single_test
-
-const underRace = false

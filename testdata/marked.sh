@@ -1,0 +1,29 @@
+#!/bin/sh
+# Prints a pattern for go test -run: the tests that say in their first lines that
+# they run alone (redistest.Alone), that they take long (redistest.Long), or both.
+#
+#     marked.sh alone       alone, and not long
+#     marked.sh long        long, and not alone
+#     marked.sh long-alone  both
+#     marked.sh packages alone  the packages that have such tests
+set -eu
+LC_ALL=C
+export LC_ALL
+
+cd "$(dirname "$0")/.."
+show=names
+[ "$1" != packages ] || { show=packages && shift; }
+find . -name '*_test.go' -not -path './bench/compare/*' | sort | xargs awk -v wanted="$1" -v show="$show" '
+	function marked() { return name == "" ? "" : long ? (alone ? "long-alone" : "long") : (alone ? "alone" : "") }
+	function done() {
+		if (marked() == wanted) {
+			sub("/[^/]*$", "", file)
+			if (show == "names") names = names (names == "" ? "" : "|") name
+			else if (!seen[file]++) print file
+		}
+		name = ""
+	}
+	/^func Test/ { done(); name = $2; sub("[(].*", "", name); file = FILENAME; alone = long = 0 }
+	/^\tredistest\.Alone\(t\)$/ { alone = 1 }
+	/^\tredistest\.Long\(t\)$/ { long = 1 }
+	END { done(); if (names != "") print "^(" names ")$" }'
