@@ -3,11 +3,11 @@
 // Go has. It lets every reader check a claim of speed on their own machine,
 // against an opponent that was not set up to lose.
 //
-// Only main packages and tests import this package. [Rueidis] is the baseline;
-// [Locker] and [Lease] are the few calls that both sides share, so that the
-// loop around them is the same code for either. They are type constraints, not
-// interfaces to store values in: a lock that is a plain value stays one, and
-// the measuring loop allocates nothing of its own.
+// Only loadgen, the peers that it measures and tests import this package.
+// [Rueidis] is the baseline; [Locker] and [Lease] are the few calls that both
+// sides share, so that the loop around them is the same code for either. They
+// are type constraints, not interfaces to store values in: a lock that is a
+// plain value stays one, and the measuring loop allocates nothing of its own.
 //
 // # How the baseline is built, and why
 //

@@ -24,7 +24,6 @@ func (r result) writeText(w io.Writer, f *flags, remark string) error {
 		writeTables(out, r.Runs)
 		writeErrors(out, r.Runs)
 		writeFaults(out, r.Runs)
-		writePlots(out, r.Runs)
 		writeRatios(out, f.Impl, r.Runs)
 		writeComparison(out, f, r)
 	}
@@ -162,16 +161,6 @@ func writeFaults(out io.Writer, runs []runResult) {
 		if len(r.Faults)+len(r.FaultsNotMade) > 0 || r.Late+r.NotBegun > 0 {
 			fmt.Fprintln(out)
 		}
-	}
-}
-
-// writePlots draws the latencies of acquisitions, run by run.
-func writePlots(out io.Writer, runs []runResult) {
-	for i, r := range runs {
-		if r.acquired.Histogram == nil {
-			continue // an earlier result has no distribution
-		}
-		writePlot(out, fmt.Sprintf("run %d: %s: acquire", i+1, r.Impl), r.acquired)
 	}
 }
 
