@@ -14,36 +14,45 @@ import (
 type NodeCounts struct {
 	// Granted, Refused and Failed are the votes that counted, each before its
 	// round was decided (R17).
-	Granted, Refused, Failed uint64
+	Granted uint64 `json:"granted"`
+	Refused uint64 `json:"refused"`
+	Failed  uint64 `json:"failed"`
 	// TimedOut are failed votes without an answer in time (R6). Absent are
 	// those of a node not up at the time of the command. Quarantined are
 	// those of a node that may have forgotten keys (R23). The other failed
 	// votes are error replies and dead connections.
-	TimedOut, Absent, Quarantined uint64
+	TimedOut    uint64 `json:"timed_out"`
+	Absent      uint64 `json:"absent"`
+	Quarantined uint64 `json:"quarantined"`
 	// Late are replies to decided rounds. That is ordinary: a quorum was
 	// faster (R5). Overdue are the late replies whose own vote had been
 	// given up: this node was too slow.
-	Late, Overdue uint64
+	Late    uint64 `json:"late"`
+	Overdue uint64 `json:"overdue"`
 	// Errors are the error replies to lock commands, by conn.Class:
 	// "NOSCRIPT", "OOM" … It is nil if there were none.
-	Errors map[string]uint64
+	Errors map[string]uint64 `json:"errors,omitempty"`
 	// Dials are attempts to connect and shake hands, DialFailures those that
 	// failed.
-	Dials, DialFailures uint64
+	Dials        uint64 `json:"dials"`
+	DialFailures uint64 `json:"dial_failures"`
 	// Deaths are ended connections, by cause: "silent" (shed, R26),
 	// "stalled" (a full backlog), "indebted" (R8), "protocol" (no RESP),
 	// "unexpected" (a reply that cannot answer, R16), "forgot" (scripts
 	// lost before it joined), "demoted" (it is, or may have been, a
 	// replica, R23), "peer" (ended by the node or the network), "closed"
 	// (by us). It is nil if there were none.
-	Deaths map[string]uint64
+	Deaths map[string]uint64 `json:"deaths,omitempty"`
 	// Probes are PINGs to an idle connection (R26), Cures commands that were
 	// sent again with their scripts (R24).
-	Probes, Cures uint64
+	Probes uint64 `json:"probes"`
+	Cures  uint64 `json:"cures"`
 	// DebtsMade are releases that this node came to owe (R8). DebtsPaid are
 	// confirmed ones, some of them still repeated to be safe. DebtsExpired
 	// are those never confirmed, with keys that must have expired.
-	DebtsMade, DebtsPaid, DebtsExpired uint64
+	DebtsMade    uint64 `json:"debts_made"`
+	DebtsPaid    uint64 `json:"debts_paid"`
+	DebtsExpired uint64 `json:"debts_expired"`
 }
 
 // counters is the source of a node's NodeCounts. The reading goroutine counts

@@ -242,7 +242,7 @@ func (c *Client) acquireTraced(ctx context.Context, r request) (Lock, error) {
 	lock, err := c.acquire(ctx, r, &tries)
 	c.stats.waits.record(time.Since(start))
 	if c.tracer.AcquireDone != nil {
-		c.acquireDone(ctx, AcquireInfo{Resource: r.name, TTL: r.ttl, Tries: tries, Start: start, Err: err}, lock)
+		c.acquireDone(ctx, CallInfo{Resource: r.name, TTL: r.ttl, Tries: tries, Start: start, Err: err}, lock)
 	}
 	return lock, named(r.name, err)
 }

@@ -299,7 +299,7 @@ func TestAContextThatEndsDuringALaterAttempt_R12(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 1, func(t *testing.T, m *memory) {
 				var tries int
-				x.config.Tracer = &Tracer{AcquireDone: func(_ context.Context, i AcquireInfo) { tries = i.Tries }}
+				x.config.Tracer = &Tracer{AcquireDone: func(_ context.Context, i CallInfo) { tries = i.Tries }}
 				c := m.client(t, x.config)
 				m.nodes[0].DB().Set("r", stranger, 0)
 				ctx, cancel := context.WithCancel(t.Context())

@@ -86,7 +86,7 @@ func TestDrainWaitsForTheWorkUnderHolds_R28(t *testing.T) {
 func TestAHoldGrantedDuringDrainIsGivenBack_R7(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		var c *Client
-		c = m.client(t, Config{Tracer: &Tracer{AcquireDone: func(context.Context, AcquireInfo) {
+		c = m.client(t, Config{Tracer: &Tracer{AcquireDone: func(context.Context, CallInfo) {
 			require.NoError(t, c.Drain(t.Context()))
 		}}})
 		_, err := c.Hold(t.Context(), "r", HoldOptions{TTL: time.Minute})

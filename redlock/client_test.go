@@ -142,7 +142,7 @@ func TestAClosedClientRefusesEverything(t *testing.T) { // R28
 			require.NoError(t, c.Close(context.Background()), "twice")
 		}
 		for _, s := range c.Nodes() {
-			require.Equal(t, NodeStopped, s.State)
+			require.Equal(t, "stopped", s.State)
 		}
 		time.Sleep(10 * ms)
 		require.Equal(t, []int{0, 1, 2}, m.holders("r", lock.Token()), "held locks stay")

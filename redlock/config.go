@@ -184,9 +184,6 @@ func (n Node) String() string {
 // Format prints String for every verb: the URL may hold a password (R27).
 func (n Node) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(n.String())) }
 
-// LogValue makes package slog log String.
-func (n Node) LogValue() slog.Value { return slog.StringValue(n.String()) }
-
 // MarshalText returns an error, since the URL may hold a password. To encode
 // it, encode the URL.
 func (n Node) MarshalText() ([]byte, error) {

@@ -33,15 +33,14 @@ func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
 		"Token": {Token{}}, "Node": {Node{}}, "Config": {Config{}},
 		"NodeChange": {NodeChange{}}, "NodeStatus": {NodeStatus{}}, "Stats": {Stats{}},
 		"CallCounts": {CallCounts{}}, "Histogram": {Histogram{}}, "HoldInfo": {HoldInfo{}}, "NodeCounts": {NodeCounts{}},
-		"NodeState": {NodeState("")}, "NodeAnswer": {NodeAnswer{}},
+		"NodeAnswer":     {NodeAnswer{}},
 		"UndecidedError": {new(UndecidedError)}, "NodeError": {new(NodeError)}, "ResourceError": {(*ResourceError)(nil), new(ResourceError)},
 		"CancelledError": {(*CancelledError)(nil), new(CancelledError)}, "HeldError": {(*HeldError)(nil), new(HeldError)},
 		"LostError": {(*LostError)(nil), new(LostError)}, "PreflightError": {new(PreflightError)}, "QuarantineError": {new(QuarantineError)},
 	}
 	for _, name := range redistest.ExportedTypes(t, ".") {
 		switch name {
-		case "Allow", "HoldOptions", "Tracer",
-			"AttemptInfo", "AcquireInfo", "ExtendInfo", "ReleaseInfo":
+		case "Allow", "HoldOptions", "Connect", "Retry", "Tracer", "CallInfo":
 			continue // no methods
 		}
 		require.NotEmpty(t, zero[name], "%s needs a specimen", name)

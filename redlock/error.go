@@ -80,12 +80,6 @@ var (
 	ErrNodeDown = multiplex.ErrDown
 	// ErrNodeTimeout is the cause if the node did not answer in time.
 	ErrNodeTimeout = multiplex.ErrTimeout
-	// ErrNotMaster is the cause if the server is a replica, a cluster node or a
-	// sentinel (R22).
-	ErrNotMaster = multiplex.ErrNotMaster
-	// ErrSameNode is the cause if the server already has a vote under another
-	// address (R22).
-	ErrSameNode = multiplex.ErrSameNode
 	// ErrPermissions is the cause if the user lacks a permission that locks
 	// need (R22).
 	ErrPermissions = multiplex.ErrPermissions

@@ -384,10 +384,10 @@ func ExampleTracer() {
 	config := d.Config()
 	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
 	config.Tracer = &redlock.Tracer{
-		AttemptDone: func(_ context.Context, i redlock.AttemptInfo) {
-			fmt.Println("attempt", i.Try, i.Resource, i.TTL, i.Err, i.Elapsed > 0)
+		AttemptDone: func(_ context.Context, i redlock.CallInfo) {
+			fmt.Println("attempt", i.Tries, i.Resource, i.TTL, i.Err, i.Elapsed > 0)
 		},
-		ReleaseDone: func(_ context.Context, i redlock.ReleaseInfo) { fmt.Println("release", i.Resource, i.Err) },
+		ReleaseDone: func(_ context.Context, i redlock.CallInfo) { fmt.Println("release", i.Resource, i.Err) },
 	}
 	client, err := redlock.New(context.Background(), config)
 	if err != nil {

@@ -97,7 +97,7 @@ func TestPlacesInTheQueue(t *testing.T) {
 		var cancels []context.CancelFunc
 		var errs [3]chan error
 		for i := range 3 {
-			c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a AttemptInfo) {
+			c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a CallInfo) {
 				held := (*HeldError)(nil)
 				if errors.As(a.Err, &held) {
 					places[i].add(held.Place)
@@ -157,7 +157,7 @@ func TestPlaceByMostNodes_R32(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var places journal[int]
-			c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a AttemptInfo) {
+			c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a CallInfo) {
 				held := (*HeldError)(nil)
 				if errors.As(a.Err, &held) {
 					places.add(held.Place)
@@ -829,7 +829,7 @@ func TestFairUnderFaults(t *testing.T) {
 					own := rand.New(rand.NewPCG(seed, uint64(i+2)))
 					wg.Go(func() {
 						turn := &queueing{}
-						c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a AttemptInfo) {
+						c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a CallInfo) {
 							held := (*HeldError)(nil)
 							if errors.As(a.Err, &held) && held.Admitted >= 3 {
 								l.admit(turn)

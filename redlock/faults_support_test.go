@@ -274,7 +274,7 @@ func undecided(err error, reason func(error) bool, nodes ...int) error {
 }
 
 // state waits until a node is in one of the states.
-func (f *fleet) state(c *redlock.Client, node int, within time.Duration, states ...redlock.NodeState) time.Duration {
+func (f *fleet) state(c *redlock.Client, node int, within time.Duration, states ...string) time.Duration {
 	f.Helper()
 	return eventually(f, within, func() error {
 		if n := c.Nodes()[node]; !slices.Contains(states, n.State) {

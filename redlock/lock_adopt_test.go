@@ -22,7 +22,7 @@ func TestParseToken_R3(t *testing.T) {
 	for _, bad := range []string{
 		"", text[1:], text + "0", text + "=", text[:26] + "+", text[:26] + "/", " " + text[1:], text[:26] + "\n",
 		text[:26] + "B", // encodes 162 bits, more than a token has
-		strings.Repeat("ab", 20), token.String(),
+		strings.Repeat("ab", 20), fmt.Sprint(token),
 	} {
 		_, err := ParseToken(bad)
 		require.ErrorIs(t, err, ErrToken, "%q", bad)

@@ -25,7 +25,7 @@ func TestAHoldGrantedAsCloseBeginsIsGivenBack_R7_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		closed := make(chan struct{})
 		var c *Client
-		c = m.client(t, Config{Tracer: &Tracer{AcquireDone: func(context.Context, AcquireInfo) {
+		c = m.client(t, Config{Tracer: &Tracer{AcquireDone: func(context.Context, CallInfo) {
 			go func() {
 				defer close(closed)
 				assert.NoError(t, c.Close(context.Background()))
@@ -45,7 +45,7 @@ func TestAHoldGrantedAsCloseBeginsIsGivenBack_R7_R28(t *testing.T) {
 // longer than Close takes otherwise.
 func TestCloseWaitsForAHoldThatIsBeingGranted_R7_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{Tracer: &Tracer{AcquireDone: func(context.Context, AcquireInfo) { time.Sleep(900 * ms) }}})
+		c := m.client(t, Config{Tracer: &Tracer{AcquireDone: func(context.Context, CallInfo) { time.Sleep(900 * ms) }}})
 		held := make(chan error, 1)
 		go func() {
 			_, err := c.Hold(context.Background(), "r", HoldOptions{TTL: holdTTL})

@@ -16,14 +16,14 @@ import (
 func (s NodeStatus) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Addr           string     `json:"addr"`
-		State          NodeState  `json:"state"`
+		State          string     `json:"state"`
 		Product        string     `json:"product,omitempty"`
 		Version        string     `json:"version,omitempty"`
 		Debts          int        `json:"debts"`
 		Connects       int        `json:"connects"`
 		ReplyTime      float64    `json:"reply_time_us"`
 		Polled         bool       `json:"polled"`
-		Counts         countsJSON `json:"counts"`
+		Counts         NodeCounts `json:"counts"`
 		Err            string     `json:"error,omitempty"`
 		Quarantined    bool       `json:"quarantined"`
 		QuarantineLeft float64    `json:"quarantine_left_s,omitempty"`
@@ -35,7 +35,7 @@ func (s NodeStatus) MarshalJSON() ([]byte, error) {
 		Started        *time.Time `json:"started,omitempty"`
 		Warnings       []string   `json:"warnings,omitempty"`
 	}{
-		s.Addr, s.State, s.Product, s.Version, s.Debts, s.Connects, micros(s.ReplyTime), s.Polled, countsJSON(s.Counts),
+		s.Addr, s.State, s.Product, s.Version, s.Debts, s.Connects, micros(s.ReplyTime), s.Polled, s.Counts,
 		textOf(s.Err), s.Quarantined, s.QuarantineLeft.Seconds(), s.QuarantineWhy, s.Sealed,
 		s.Deployment, s.DeploymentNodes, s.Opening, timeOf(s.Started), s.Warnings,
 	})
@@ -49,34 +49,12 @@ func timeOf(t time.Time) *time.Time {
 	return &t
 }
 
-// countsJSON is NodeCounts with JSON names. The conversion does not compile if
-// one of the two types has a field that the other lacks.
-type countsJSON struct {
-	Granted      uint64            `json:"granted"`
-	Refused      uint64            `json:"refused"`
-	Failed       uint64            `json:"failed"`
-	TimedOut     uint64            `json:"timed_out"`
-	Absent       uint64            `json:"absent"`
-	Quarantined  uint64            `json:"quarantined"`
-	Late         uint64            `json:"late"`
-	Overdue      uint64            `json:"overdue"`
-	Errors       map[string]uint64 `json:"errors,omitempty"`
-	Dials        uint64            `json:"dials"`
-	DialFailures uint64            `json:"dial_failures"`
-	Deaths       map[string]uint64 `json:"deaths,omitempty"`
-	Probes       uint64            `json:"probes"`
-	Cures        uint64            `json:"cures"`
-	DebtsMade    uint64            `json:"debts_made"`
-	DebtsPaid    uint64            `json:"debts_paid"`
-	DebtsExpired uint64            `json:"debts_expired"`
-}
-
 // MarshalJSON returns the change with the names of docs/cli.md.
 func (c NodeChange) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Node     int       `json:"node"`
 		Addr     string    `json:"addr"`
-		State    NodeState `json:"state"`
+		State    string    `json:"state"`
 		Cause    string    `json:"cause,omitempty"`
 		Err      string    `json:"error,omitempty"`
 		At       time.Time `json:"at"`
@@ -88,34 +66,22 @@ func (c NodeChange) MarshalJSON() ([]byte, error) {
 // MarshalJSON returns the numbers with the names of docs/cli.md.
 func (s Stats) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		Attempts    callsJSON `json:"attempts"`
-		Extensions  callsJSON `json:"extensions"`
-		Releases    callsJSON `json:"releases"`
-		HandedOver  uint64    `json:"handed_over"`
-		Renumbered  uint64    `json:"renumbered"`
-		Holds       int       `json:"holds"`
-		Lost        uint64    `json:"lost"`
-		Waits       Histogram `json:"waits"`
-		QuorumTime  float64   `json:"quorum_time_us"`
-		Quorum      Histogram `json:"quorum"`
-		ReleaseForm string    `json:"release_form"`
-		Polling     bool      `json:"polling"`
+		Attempts    CallCounts `json:"attempts"`
+		Extensions  CallCounts `json:"extensions"`
+		Releases    CallCounts `json:"releases"`
+		HandedOver  uint64     `json:"handed_over"`
+		Renumbered  uint64     `json:"renumbered"`
+		Holds       int        `json:"holds"`
+		Lost        uint64     `json:"lost"`
+		Waits       Histogram  `json:"waits"`
+		QuorumTime  float64    `json:"quorum_time_us"`
+		Quorum      Histogram  `json:"quorum"`
+		ReleaseForm string     `json:"release_form"`
+		Polling     bool       `json:"polling"`
 	}{
-		callsJSON(s.Attempts), callsJSON(s.Extensions), callsJSON(s.Releases), s.HandedOver, s.Renumbered,
+		s.Attempts, s.Extensions, s.Releases, s.HandedOver, s.Renumbered,
 		s.Holds, s.Lost, s.Waits, micros(s.QuorumTime), s.Quorum, s.ReleaseForm, s.Polling,
 	})
-}
-
-// callsJSON is CallCounts with JSON names; see countsJSON.
-type callsJSON struct {
-	Granted    uint64 `json:"granted"`
-	Refused    uint64 `json:"refused"`
-	NoQuorum   uint64 `json:"no_quorum"`
-	Expired    uint64 `json:"expired"`
-	Overloaded uint64 `json:"overloaded"`
-	Cancelled  uint64 `json:"cancelled"`
-	Closed     uint64 `json:"closed"`
-	Invalid    uint64 `json:"invalid"`
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -20,9 +20,12 @@ import (
 // for that has changed, or there are new warnings about it. Repeated failures
 // of the same cause are reported once.
 type NodeChange struct {
-	Node  int       // index in Config.Nodes
-	Addr  string    // without credentials
-	State NodeState // NodeUp, NodeDown, NodeRefused, NodeShed or NodeQuarantined
+	Node int    // index in Config.Nodes
+	Addr string // without credentials
+	// State is "up", "down" or "shed"; "refused" for a node that answers but may
+	// not take part (R22); or "quarantined" for one that is up, but whose grants
+	// do not count yet (R23).
+	State string
 	// Cause is the class of what keeps the node from being up: "unreachable",
 	// "peer", "silent", "WRONGPASS", "not a master" …; see multiplex.Change. It
 	// is "" if the node came up.
@@ -100,7 +103,7 @@ func (n *news) onChange() func(multiplex.Change) {
 	}
 	return func(m multiplex.Change) {
 		n.put(item{at: m.At, change: &NodeChange{
-			Node: m.Node, Addr: m.Addr, State: NodeState(m.News.String()), Cause: m.Cause,
+			Node: m.Node, Addr: m.Addr, State: m.News.String(), Cause: m.Cause,
 			Err: m.Err, At: m.At, Warnings: m.Warnings,
 		}, same: m.Same})
 	}

@@ -52,14 +52,14 @@ type Stats struct {
 
 // CallCounts counts calls by outcome (R12).
 type CallCounts struct {
-	Granted    uint64 // no error
-	Refused    uint64 // ErrHeld for an attempt, ErrNotHeld otherwise: ordinary
-	NoQuorum   uint64 // ErrNoQuorum
-	Expired    uint64 // ErrExpired: a quorum, but too late
-	Overloaded uint64 // ErrOverloaded: nothing was sent
-	Cancelled  uint64 // CancelledError
-	Closed     uint64 // ErrClosed
-	Invalid    uint64 // any other error: the call was wrong
+	Granted    uint64 `json:"granted"`    // no error
+	Refused    uint64 `json:"refused"`    // ErrHeld for an attempt, ErrNotHeld otherwise: ordinary
+	NoQuorum   uint64 `json:"no_quorum"`  // ErrNoQuorum
+	Expired    uint64 `json:"expired"`    // ErrExpired: a quorum, but too late
+	Overloaded uint64 `json:"overloaded"` // ErrOverloaded: nothing was sent
+	Cancelled  uint64 `json:"cancelled"`  // CancelledError
+	Closed     uint64 `json:"closed"`     // ErrClosed
+	Invalid    uint64 `json:"invalid"`    // any other error: the call was wrong
 }
 
 // All returns each outcome by its name, as Outcome has it, with its number.
@@ -141,7 +141,7 @@ const (
 	endings
 )
 
-// endingNames are as in callsJSON.
+// endingNames are as in CallCounts.
 var endingNames = [endings]string{
 	"granted", "refused", "no_quorum", "expired", "overloaded", "cancelled", "closed", "invalid",
 }

@@ -10,9 +10,11 @@ import (
 // and also has a JSON form (R27; docs/cli.md).
 type NodeStatus struct {
 	Addr string // without credentials
-	// State is NodeUp, NodeDown, NodeDialing, NodeFencing, NodePaying, NodeShed
-	// or NodeStopped.
-	State            NodeState
+	// State is "up"; "down", without a connection; "dialing"; "fencing", while
+	// the commands of the previous connection are made harmless; "paying", while
+	// it executes the releases that it owes (R8); "shed", if the client has given
+	// up the connection (R26); or "stopped", if the client was closed.
+	State            string
 	Product, Version string        // what the server said of itself
 	Debts            int           // releases that it has yet to confirm (R8)
 	Connects         int           // connections so far
@@ -47,35 +49,8 @@ type NodeStatus struct {
 	Warnings []string
 }
 
-// NodeState is the state of a node, as one word.
-type NodeState string
-
-const (
-	// NodeUp means that the node gets every command.
-	NodeUp NodeState = "up"
-	// NodeDown means that the node has no connection.
-	NodeDown NodeState = "down"
-	// NodeDialing means that the client is connecting to the node.
-	NodeDialing NodeState = "dialing"
-	// NodeFencing means that the commands of the node's previous connection are
-	// being made harmless (R8).
-	NodeFencing NodeState = "fencing"
-	// NodePaying means that the node executes the releases that it owes, before
-	// it gets other commands (R8).
-	NodePaying NodeState = "paying"
-	// NodeShed means that the client has given up the node's connection (R8,
-	// R26).
-	NodeShed NodeState = "shed"
-	// NodeStopped means that the client was closed.
-	NodeStopped NodeState = "stopped"
-	// NodeRefused, in a NodeChange, means that the node answers but may not
-	// take part, because of its role, or of our credentials or permissions
-	// (R22).
-	NodeRefused NodeState = "refused"
-	// NodeQuarantined, in a NodeChange, means that the node is up, but its
-	// grants do not count yet (R23). NodeStatus has a field for that.
-	NodeQuarantined NodeState = "quarantined"
-)
+// NodeUp is the State of a node that gets every command.
+const NodeUp = "up"
 
 // NodeCounts counts the votes, replies, errors, connections and debts of one
 // node.
@@ -87,7 +62,7 @@ func (c *Client) Nodes() []NodeStatus {
 	var all []NodeStatus
 	for _, s := range c.group.Nodes() {
 		all = append(all, NodeStatus{
-			Addr: s.Addr, State: NodeState(s.State.String()), Product: s.Server.Product, Version: s.Server.Version,
+			Addr: s.Addr, State: s.State.String(), Product: s.Server.Product, Version: s.Server.Version,
 			Debts: s.Debts, Connects: s.Connects, ReplyTime: s.ReplyTime, Err: s.Err,
 			Polled: s.Polled, Counts: s.Counts,
 			Quarantined: s.Quarantined, QuarantineLeft: s.QuarantineLeft, QuarantineWhy: s.QuarantineWhy,

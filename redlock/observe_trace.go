@@ -20,14 +20,14 @@ import (
 // close it, and may be called before New has returned it.
 type Tracer struct {
 	// AttemptDone receives each single attempt, including those of Acquire.
-	AttemptDone func(context.Context, AttemptInfo)
+	AttemptDone func(context.Context, CallInfo)
 	// AcquireDone receives each call to Acquire as a whole, including waits.
-	AcquireDone func(context.Context, AcquireInfo)
+	AcquireDone func(context.Context, CallInfo)
 	// ExtendDone receives each call to Extend, but not renewals; Stats counts
 	// those.
-	ExtendDone func(context.Context, ExtendInfo)
+	ExtendDone func(context.Context, CallInfo)
 	// ReleaseDone receives each call to Release, of locks and of holds.
-	ReleaseDone func(context.Context, ReleaseInfo)
+	ReleaseDone func(context.Context, CallInfo)
 	// NodeChanged receives each NodeChange: a node comes up or is no longer up,
 	// or the cause for that changes.
 	NodeChanged func(NodeChange)
@@ -35,47 +35,20 @@ type Tracer struct {
 	HoldLost func(HoldInfo)
 }
 
-// AttemptInfo describes one attempt to get a lock.
-type AttemptInfo struct {
+// CallInfo describes one attempt or one call.
+type CallInfo struct {
 	Resource string        // without the prefix
-	TTL      time.Duration // as requested
-	Try      int           // the number of the attempt within Acquire, from 1
-	// HandedOver reports that another caller of this client handed its lock
-	// over, and no node was asked (Config.HandOver).
+	TTL      time.Duration // as requested; zero of a release
+	// Tries is how many attempts a call to Acquire made, and of an attempt, its
+	// number within Acquire, from 1.
+	Tries int
+	// HandedOver reports of an attempt that another caller of this client handed
+	// its lock over, and no node was asked (Config.HandOver).
 	HandedOver bool
-	Start      time.Time     // when the attempt began
+	Start      time.Time     // when it began
 	Elapsed    time.Duration // until it returned
 	Validity   time.Duration // of the lock; zero if there is none
 	Err        error         // as returned, but without the resource
-}
-
-// AcquireInfo describes one call to Acquire as a whole.
-type AcquireInfo struct {
-	Resource string        // without the prefix
-	TTL      time.Duration // as requested
-	Tries    int           // the number of attempts
-	Start    time.Time     // when the call began
-	Elapsed  time.Duration // until it returned
-	Validity time.Duration // of the lock; zero if there is none
-	Err      error         // as returned, but without the resource
-}
-
-// ExtendInfo describes one extension.
-type ExtendInfo struct {
-	Resource string        // without the prefix
-	TTL      time.Duration // as requested
-	Start    time.Time     // when the call began
-	Elapsed  time.Duration // until it returned
-	Validity time.Duration // of the extended lock; zero if it failed
-	Err      error         // as returned, but without the resource
-}
-
-// ReleaseInfo describes one release.
-type ReleaseInfo struct {
-	Resource string        // without the prefix
-	Start    time.Time     // when the call began
-	Elapsed  time.Duration // until it returned
-	Err      error         // as returned, but without the resource
 }
 
 // HoldInfo describes a hold: one that was lost, or, from Client.Held, one that
@@ -114,14 +87,14 @@ func (c *Client) try(ctx context.Context, try int, lock *Lock) error {
 func (c *Client) traceAttempt(
 	ctx context.Context, resource string, ttl time.Duration, try int, left time.Duration, start time.Time, err error,
 ) {
-	c.tracer.AttemptDone(ctx, AttemptInfo{
-		Resource: resource, TTL: ttl, Try: try,
+	c.tracer.AttemptDone(ctx, CallInfo{
+		Resource: resource, TTL: ttl, Tries: try,
 		Start: start, Elapsed: time.Since(start), Validity: left, Err: err,
 	})
 }
 
 // acquireDone traces a call to Acquire. The tracer must have the function.
-func (c *Client) acquireDone(ctx context.Context, info AcquireInfo, lock Lock) {
+func (c *Client) acquireDone(ctx context.Context, info CallInfo, lock Lock) {
 	info.Elapsed, info.Validity = time.Since(info.Start), lock.Validity()
 	c.tracer.AcquireDone(ctx, info)
 }
@@ -130,7 +103,7 @@ func (c *Client) acquireDone(ctx context.Context, info AcquireInfo, lock Lock) {
 func (l Lock) extendDone(ctx context.Context, longer Lock, ttl time.Duration, start time.Time, err error) {
 	l.client.stats.extensions.count(err)
 	if done := l.client.tracer.ExtendDone; done != nil {
-		done(ctx, ExtendInfo{
+		done(ctx, CallInfo{
 			Resource: l.grant.Name, TTL: ttl,
 			Start: start, Elapsed: time.Since(start), Validity: longer.Validity(), Err: err,
 		})
@@ -147,7 +120,7 @@ func (l *Lock) releaseDone(ctx context.Context, start time.Time, err error) {
 
 // traceRelease traces a release. The tracer has the function.
 func (l *Lock) traceRelease(ctx context.Context, start time.Time, err error) {
-	l.client.tracer.ReleaseDone(ctx, ReleaseInfo{
+	l.client.tracer.ReleaseDone(ctx, CallInfo{
 		Resource: l.grant.Name, Start: start, Elapsed: time.Since(start), Err: err,
 	})
 }

@@ -16,26 +16,26 @@ import (
 // A tracer that keeps all its calls.
 type traces struct {
 	mu       sync.Mutex
-	attempts []AttemptInfo
-	acquires []AcquireInfo
-	extends  []ExtendInfo
-	releases []ReleaseInfo
+	attempts []CallInfo
+	acquires []CallInfo
+	extends  []CallInfo
+	releases []CallInfo
 	contexts []context.Context // of acquires
 	parents  []any             // of attempts
 }
 
 func (all *traces) tracer() *Tracer {
 	return &Tracer{
-		AttemptDone: func(ctx context.Context, i AttemptInfo) {
+		AttemptDone: func(ctx context.Context, i CallInfo) {
 			keep(&all.mu, &all.attempts, i)
 			keep(&all.mu, &all.parents, ctx.Value(spanKey{}))
 		},
-		AcquireDone: func(ctx context.Context, i AcquireInfo) {
+		AcquireDone: func(ctx context.Context, i CallInfo) {
 			keep(&all.mu, &all.acquires, i)
 			keep(&all.mu, &all.contexts, ctx)
 		},
-		ExtendDone:  func(_ context.Context, i ExtendInfo) { keep(&all.mu, &all.extends, i) },
-		ReleaseDone: func(_ context.Context, i ReleaseInfo) { keep(&all.mu, &all.releases, i) },
+		ExtendDone:  func(_ context.Context, i CallInfo) { keep(&all.mu, &all.extends, i) },
+		ReleaseDone: func(_ context.Context, i CallInfo) { keep(&all.mu, &all.releases, i) },
 	}
 }
 
@@ -57,8 +57,8 @@ func TestTracer(t *testing.T) {
 		start := time.Now()
 		lock, err := c.TryAcquire(ctx, "r", time.Second)
 		require.NoError(t, err)
-		require.Equal(t, []AttemptInfo{{
-			Resource: "r", TTL: time.Second, Try: 1,
+		require.Equal(t, []CallInfo{{
+			Resource: "r", TTL: time.Second, Tries: 1,
 			Start: start, Elapsed: 2 * ms, Validity: lock.Validity(), Err: nil,
 		}}, all.attempts)
 		require.Equal(t, []any{"parent"}, all.parents)
@@ -67,7 +67,7 @@ func TestTracer(t *testing.T) {
 		start = time.Now()
 		longer, err := lock.Extend(ctx, 2*time.Second)
 		require.NoError(t, err)
-		require.Equal(t, []ExtendInfo{{
+		require.Equal(t, []CallInfo{{
 			Resource: "r", TTL: 2 * time.Second, Start: start, Elapsed: 2 * ms, Validity: longer.Validity(),
 		}}, all.extends)
 		_, err = lock.Extend(ctx, 0)
@@ -83,11 +83,11 @@ func TestTracer(t *testing.T) {
 		waited := time.Since(start)
 		require.Greater(t, len(all.attempts), 1)
 		for i, a := range all.attempts {
-			require.Equal(t, i+1, a.Try)
+			require.Equal(t, i+1, a.Tries)
 			require.Equal(t, i == len(all.attempts)-1, a.Err == nil)
 			require.Equal(t, "r", a.Resource)
 		}
-		require.Equal(t, []AcquireInfo{{
+		require.Equal(t, []CallInfo{{
 			Resource: "r", TTL: time.Second, Tries: len(all.attempts),
 			Start: start, Elapsed: waited, Validity: lock.Validity(),
 		}}, all.acquires)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strconv"
 )
 
@@ -21,34 +20,23 @@ type unprinted struct{}
 // Format prints a constant.
 func (unprinted) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(redlock)") }
 
-// String hides the token.
-func (t Token) String() string { return "(token)" }
-
-// Format prints String for every verb.
-func (t Token) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, t.String()) }
-
-// LogValue makes package slog log String.
-func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
+// Format prints a constant.
+func (t Token) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(token)") }
 
 // MarshalText returns an error. To encode a token, use Reveal.
 func (t Token) MarshalText() ([]byte, error) {
 	return nil, errors.New("redlock: a Token is not marshalled, since it is secret; see Token.Reveal")
 }
 
-// String shows until when the lock is valid, and neither the resource nor the
-// token.
-func (l Lock) String() string {
+// Format prints until when the lock is valid, and neither the resource nor the
+// token, whatever the verb.
+func (l Lock) Format(f fmt.State, _ rune) {
 	if l.client == nil {
-		return "(no lock)"
+		_, _ = io.WriteString(f, "(no lock)")
+		return
 	}
-	return "(lock until " + l.until.Format("15:04:05.000") + ")"
+	_, _ = io.WriteString(f, "(lock until "+l.until.Format("15:04:05.000")+")")
 }
-
-// Format prints String for every verb.
-func (l Lock) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String()) }
-
-// LogValue makes package slog log String.
-func (l Lock) LogValue() slog.Value { return slog.StringValue(l.String()) }
 
 // MarshalText returns an error. To encode a lock, encode the parts that
 // Client.Adopt needs.
@@ -56,20 +44,14 @@ func (l Lock) MarshalText() ([]byte, error) {
 	return nil, errors.New("redlock: a Lock is not marshalled, since it holds a token; see Client.Adopt")
 }
 
-// String shows until when the hold is valid, and neither the resource nor the
-// token.
-func (h *Hold) String() string {
+// Format prints until when the hold is valid, as for a Lock.
+func (h *Hold) Format(f fmt.State, _ rune) {
 	if h == nil || h.client == nil {
-		return "(no hold)"
+		_, _ = io.WriteString(f, "(no hold)")
+		return
 	}
-	return "(hold until " + h.Until().Format("15:04:05.000") + ")"
+	_, _ = io.WriteString(f, "(hold until "+h.Until().Format("15:04:05.000")+")")
 }
-
-// Format prints String for every verb.
-func (h *Hold) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, h.String()) }
-
-// LogValue makes package slog log String.
-func (h *Hold) LogValue() slog.Value { return slog.StringValue(h.String()) }
 
 // MarshalText returns an error: a Hold belongs to its process.
 func (h *Hold) MarshalText() ([]byte, error) {
@@ -80,25 +62,20 @@ func (h *Hold) MarshalText() ([]byte, error) {
 // would.
 func (c *holdContext) String() string { return "(context of a hold)" }
 
-// String shows how many nodes the client has.
-func (c *Client) String() string {
+// Format prints how many nodes the client has: its configuration is secret.
+func (c *Client) Format(f fmt.State, _ rune) {
 	if c == nil || c.config == nil {
-		return "(no client)"
+		_, _ = io.WriteString(f, "(no client)")
+		return
 	}
-	return "(client of " + strconv.Itoa(len(c.config.Nodes)) + " nodes)"
+	_, _ = io.WriteString(f, "(client of "+strconv.Itoa(len(c.config.Nodes))+" nodes)")
 }
 
-// Format prints String for every verb: the configuration holds passwords.
-func (c *Client) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }
-
-// String lists the nodes' addresses, without credentials.
-func (c Config) String() string {
+// Format prints the nodes' addresses, without credentials.
+func (c Config) Format(f fmt.State, _ rune) {
 	text := "(nodes"
 	for _, n := range c.Nodes {
 		text += " " + n.String()
 	}
-	return text + ")"
+	_, _ = io.WriteString(f, text+")")
 }
-
-// Format prints String for every verb.
-func (c Config) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, c.String()) }

@@ -90,9 +90,8 @@ func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
 		"Tracer":    {{Value: &Tracer{}}},
 		"Histogram": {{Value: c.Stats().Quorum}}, "Stats": {{Value: c.Stats()}}, "CallCounts": {{Value: c.Stats().Attempts}},
 		"NodeChange": {{Value: NodeChange{Err: cause}}}, "NodeStatus": {{Value: c.Nodes()[0]}},
-		"NodeState": {{Value: c.Nodes()[0].State}}, "NodeCounts": {{Value: c.Nodes()[0].Counts}},
-		"AttemptInfo": {{Value: AttemptInfo{Err: held}}}, "AcquireInfo": {{Value: AcquireInfo{Err: cancelled}}}, "ExtendInfo": {{Value: ExtendInfo{}}},
-		"ReleaseInfo": {{Value: ReleaseInfo{}}}, "HoldInfo": {{Value: c.Held()[0]}},
+		"Connect": {{Value: config.Connect}}, "Retry": {{Value: config.Retry}}, "NodeCounts": {{Value: c.Nodes()[0].Counts}},
+		"CallInfo": {{Value: CallInfo{Err: held}}, {Value: CallInfo{Err: cancelled}}}, "HoldInfo": {{Value: c.Held()[0]}},
 	}
 	for _, name := range redistest.ExportedTypes(t, ".") {
 		require.NotEmpty(t, specimens[name], "%s needs a specimen", name)

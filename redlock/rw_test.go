@@ -451,7 +451,7 @@ func TestDowngradeAfterTheValidity_R7(t *testing.T) {
 func TestDowngradeOfALostLock_R12(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		var traced []error
-		c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, i AttemptInfo) { traced = append(traced, i.Err) }}})
+		c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, i CallInfo) { traced = append(traced, i.Err) }}})
 		write, err := c.RW("r").Write().TryAcquire(t.Context(), time.Minute)
 		require.NoError(t, err)
 		m.forget("r")
@@ -539,7 +539,7 @@ func TestDowngradeKeepsThePositionOfTheWriter_R8(t *testing.T) {
 		m.link(0).Reset()
 		m.nodes[0].Resume()
 		time.Sleep(2 * time.Second)
-		require.Equal(t, NodeState("up"), rw.client.Nodes()[0].State)
+		require.Equal(t, string("up"), rw.client.Nodes()[0].State)
 
 		read, err := rw.Downgrade(t.Context(), write, time.Second)
 		require.NoError(t, err)

@@ -211,8 +211,8 @@ func (c *Client) handedOver(ctx context.Context, w *waiter, lock Lock, start tim
 	c.stats.attempts.count(nil)
 	c.stats.handedOver.Add(1)
 	if done := c.tracer.AttemptDone; done != nil {
-		done(ctx, AttemptInfo{
-			Resource: w.name, TTL: w.ttl, Try: try, HandedOver: true,
+		done(ctx, CallInfo{
+			Resource: w.name, TTL: w.ttl, Tries: try, HandedOver: true,
 			Start: start, Elapsed: time.Since(start), Validity: lock.Validity(),
 		})
 	}

@@ -46,8 +46,8 @@ func waitsFor(ctx context.Context, c *Client, resource string, ttl time.Duration
 // holder's copies are of no use any more.
 func TestALockIsHandedOver(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		var attempts []AttemptInfo
-		c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a AttemptInfo) { attempts = append(attempts, a) }}})
+		var attempts []CallInfo
+		c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a CallInfo) { attempts = append(attempts, a) }}})
 		first := granted(t, c, "r", 10*time.Second)
 		next := waits(t.Context(), c, "r")
 		before, released := asked(m), c.Stats().Releases.Granted

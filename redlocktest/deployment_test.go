@@ -415,7 +415,7 @@ func awaitKeys(t *testing.T, nodes []*redlocktest.Node, allowed ...string) {
 	}, "the nodes do not have the keys %q", allowed)
 }
 
-func awaitState(t *testing.T, c *redlock.Client, node int, state redlock.NodeState) {
+func awaitState(t *testing.T, c *redlock.Client, node int, state string) {
 	t.Helper()
 	await(t, func() bool { return c.Nodes()[node].State == state }, "node %d is not %s", node, state)
 }

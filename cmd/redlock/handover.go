@@ -61,7 +61,7 @@ func (h handover) reveal() string {
 }
 
 // Format hides the token from every verb.
-func (h handover) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, h.token.String()) }
+func (h handover) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, fmt.Sprint(h.token)) }
 
 // errHandover does not show what was read (R27).
 var errHandover = errors.New("this is not a token that redlock acquire wrote")

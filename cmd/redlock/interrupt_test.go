@@ -64,7 +64,7 @@ func signalAfterGrant(t *testing.T, held bool, take func(*process, *deployment, 
 	granted := 0
 	client := d.Client(t, func(c *redlock.Config) {
 		forgetful(c)
-		c.Tracer = &redlock.Tracer{AttemptDone: func(_ context.Context, info redlock.AttemptInfo) {
+		c.Tracer = &redlock.Tracer{AttemptDone: func(_ context.Context, info redlock.CallInfo) {
 			if info.Err == nil {
 				granted++
 				p.signals <- syscall.SIGTERM // returns when the wait has taken it

@@ -186,7 +186,7 @@ func TestUnlockDuringARenewalLeavesNoLock(t *testing.T) {
 		d := redlocktest.New(t, 3)
 		var during func()
 		client := d.Client(t, func(c *redlock.Config) {
-			c.Tracer = &redlock.Tracer{AttemptDone: func(context.Context, redlock.AttemptInfo) {
+			c.Tracer = &redlock.Tracer{AttemptDone: func(context.Context, redlock.CallInfo) {
 				if f := during; f != nil {
 					during = nil
 					f()

@@ -79,22 +79,22 @@ type spans struct {
 	options Options
 }
 
-func (s *spans) attempt(ctx context.Context, i redlock.AttemptInfo) {
+func (s *spans) attempt(ctx context.Context, i redlock.CallInfo) {
 	s.span(ctx, "redlock.attempt", i.Resource, i.Start, i.Elapsed, redlock.Outcome(i.Err), i.Err, lockAttributes(
-		i.TTL, i.Validity, attribute.Int("redlock.try", i.Try), attribute.Bool("redlock.handed_over", i.HandedOver))...)
+		i.TTL, i.Validity, attribute.Int("redlock.try", i.Tries), attribute.Bool("redlock.handed_over", i.HandedOver))...)
 }
 
-func (s *spans) acquire(ctx context.Context, i redlock.AcquireInfo) {
+func (s *spans) acquire(ctx context.Context, i redlock.CallInfo) {
 	s.span(ctx, "redlock.acquire", i.Resource, i.Start, i.Elapsed, redlock.Outcome(i.Err), i.Err, lockAttributes(
 		i.TTL, i.Validity, attribute.Int("redlock.tries", i.Tries))...)
 }
 
-func (s *spans) extend(ctx context.Context, i redlock.ExtendInfo) {
+func (s *spans) extend(ctx context.Context, i redlock.CallInfo) {
 	s.span(ctx, "redlock.extend", i.Resource, i.Start, i.Elapsed, redlock.Outcome(i.Err), i.Err,
 		lockAttributes(i.TTL, i.Validity)...)
 }
 
-func (s *spans) release(ctx context.Context, i redlock.ReleaseInfo) {
+func (s *spans) release(ctx context.Context, i redlock.CallInfo) {
 	s.span(ctx, "redlock.release", i.Resource, i.Start, i.Elapsed, redlock.Outcome(i.Err), i.Err)
 }
 

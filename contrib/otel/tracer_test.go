@@ -151,7 +151,7 @@ func TestResourcesAreNamedWhereThatIsAskedFor(t *testing.T) {
 func TestSpansAreUTF8(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))
-	NewTracer(Options{Provider: provider, Resources: true}).ReleaseDone(t.Context(), redlock.ReleaseInfo{
+	NewTracer(Options{Provider: provider, Resources: true}).ReleaseDone(t.Context(), redlock.CallInfo{
 		Resource: "a\xffb", Err: &redlock.ResourceError{Resource: "a", Err: errors.New("node c\xffd")},
 	})
 	span := exporter.GetSpans()[0]
@@ -205,13 +205,13 @@ func TestTheGlobalProvider(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter)))
 	start := time.Now().Add(-time.Hour)
-	NewTracer(Options{}).ReleaseDone(context.Background(), redlock.ReleaseInfo{Resource: resource, Start: start, Elapsed: time.Second})
+	NewTracer(Options{}).ReleaseDone(context.Background(), redlock.CallInfo{Resource: resource, Start: start, Elapsed: time.Second})
 	require.Len(t, exporter.GetSpans(), 1)
 	require.WithinDuration(t, start, exporter.GetSpans()[0].StartTime, 0)
 	require.Equal(t, time.Second, exporter.GetSpans()[0].EndTime.Sub(start), "it ended when the call did")
 
 	never := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter), sdktrace.WithSampler(sdktrace.NeverSample()))
-	NewTracer(Options{Provider: never}).ReleaseDone(t.Context(), redlock.ReleaseInfo{Resource: resource})
+	NewTracer(Options{Provider: never}).ReleaseDone(t.Context(), redlock.CallInfo{Resource: resource})
 	require.Len(t, exporter.GetSpans(), 1)
 }
 

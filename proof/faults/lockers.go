@@ -89,7 +89,7 @@ type bidKey struct{}
 
 // asked is called after each attempt of push. It notes a place in a queue that
 // is certain: until the nodes might forget it, or the caller leaves.
-func (w *worker) asked(ctx context.Context, a redlock.AttemptInfo) {
+func (w *worker) asked(ctx context.Context, a redlock.CallInfo) {
 	if a.Err == nil {
 		return
 	}

@@ -214,7 +214,7 @@ func callLockers(t *testing.T, servers []*redistest.Server, resource string, wro
 	w := history.NewWriter(&file, true)
 	client, err := redlock.New(t.Context(), redlock.Config{
 		Nodes: redlock.Nodes(redistest.URLs(servers)...), Forgetful: true,
-		Tracer: &redlock.Tracer{AttemptDone: func(ctx context.Context, a redlock.AttemptInfo) { noteQueued(ctx, a, len(servers)) }},
+		Tracer: &redlock.Tracer{AttemptDone: func(ctx context.Context, a redlock.CallInfo) { noteQueued(ctx, a, len(servers)) }},
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

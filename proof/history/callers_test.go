@@ -180,7 +180,7 @@ type callerKey struct{}
 // noteQueued is a tracer of attempts with a caller's context. It notes that a
 // quorum has the caller in the queue: certainly for half of a lease, of which a
 // node leaves three quarters at least, if it does not leave before.
-func noteQueued(ctx context.Context, a redlock.AttemptInfo, nodes int) {
+func noteQueued(ctx context.Context, a redlock.CallInfo, nodes int) {
 	c, ok := ctx.Value(callerKey{}).(*caller)
 	held := (*redlock.HeldError)(nil)
 	if !ok || !errors.As(a.Err, &held) || held.Admitted <= nodes/2 {

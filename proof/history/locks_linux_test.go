@@ -367,7 +367,7 @@ func (e errand) run() (err error) {
 		return err
 	}
 	defer handed.Close()
-	count := func(ctx context.Context, a redlock.AttemptInfo) {
+	count := func(ctx context.Context, a redlock.CallInfo) {
 		if a.HandedOver {
 			_, _ = handed.Write([]byte{'.'})
 		}

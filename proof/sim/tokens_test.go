@@ -161,7 +161,7 @@ func (s *tokens) released(m *master, value string) {
 
 // attemptDone is called by the tracer: a failed attempt is over, and has queued
 // its release.
-func (s *tokens) attemptDone(ctx context.Context, a redlock.AttemptInfo) {
+func (s *tokens) attemptDone(ctx context.Context, a redlock.CallInfo) {
 	if a.HandedOver {
 		s.world.count("handed over", 1)
 	}

@@ -246,7 +246,7 @@ func TestElectionCancelledInItsLastAttempt_R12(t *testing.T) {
 				why := errors.New("why")
 				c := m.Client(t, trial.Fenced(func(c *redlock.Config) {
 					c.Owner, c.MaxTTL = "b", electionTTL
-					c.Tracer = &redlock.Tracer{AttemptDone: func(context.Context, redlock.AttemptInfo) { cancel(why) }}
+					c.Tracer = &redlock.Tracer{AttemptDone: func(context.Context, redlock.CallInfo) { cancel(why) }}
 					change(c)
 				}))
 				if outage {

@@ -194,14 +194,14 @@ type askedKey struct{}
 
 // traceAsked is the tracer of clients with fair locks, whose history has the
 // places of callers that wait.
-var traceAsked = &redlock.Tracer{AttemptDone: func(ctx context.Context, a redlock.AttemptInfo) {
-	if asked, ok := ctx.Value(askedKey{}).(func(context.Context, redlock.AttemptInfo)); ok {
+var traceAsked = &redlock.Tracer{AttemptDone: func(ctx context.Context, a redlock.CallInfo) {
+	if asked, ok := ctx.Value(askedKey{}).(func(context.Context, redlock.CallInfo)); ok {
 		asked(ctx, a)
 	}
 }}
 
 // asked notes that a quorum of nodes has the caller in the queue.
-func (c *caller[L]) asked(ctx context.Context, a redlock.AttemptInfo) {
+func (c *caller[L]) asked(ctx context.Context, a redlock.CallInfo) {
 	held := (*redlock.HeldError)(nil)
 	if !errors.As(a.Err, &held) || held.Admitted < c.quorum {
 		return
