@@ -35,7 +35,6 @@ type cli struct {
 	Doctor doctorCommand `cmd:"" help:"Check that the deployment is safe for locks."`
 
 	Completion completionCommand `cmd:"" help:"Write the completion script of a shell."`
-	Man        manCommand        `cmd:"" help:"Write the manual page."`
 	Help_      helpCommand       `cmd:"" name:"help" help:"Explain a command, like its --help."`
 	Version    versionCommand    `cmd:"" help:"Print the version."`
 }

@@ -65,22 +65,3 @@ func TestQuote(t *testing.T) {
 	}
 	require.Equal(t, `it's $HOME "\`, string(out))
 }
-
-// The manual has every command and flag. If groff is installed, it finds no
-// fault.
-func TestManualPage(t *testing.T) {
-	r := within("man")
-	require.Equal(t, exitOK, r.code, r.stderr)
-	for _, word := range []string{`.TH "REDLOCK" "1"`, `.SH "REDLOCK RUN"`, `\-\-min\-hold`, "REDLOCK_NODES", "make deploy"} {
-		require.Contains(t, r.stdout, word)
-	}
-	if _, err := exec.LookPath("groff"); err != nil {
-		t.Log("groff is not installed")
-		return
-	}
-	cmd := exec.Command("groff", "-man", "-Tascii", "-ww", "-z")
-	cmd.Stdin = strings.NewReader(r.stdout)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err)
-	require.Empty(t, string(out))
-}

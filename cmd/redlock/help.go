@@ -74,9 +74,6 @@ func correctUsage(text string) string {
 	return strings.Replace(text, grammar+" [flags]", "[flags] "+correctGrammar(grammar), 1)
 }
 
-// usage returns how a command is typed.
-func usage(command *kong.Node) string { return correctUsage(command.Summary()) }
-
 // printHelp prints the text of --help, as wide as the terminal.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {
 	out := ctx.Stdout

@@ -35,7 +35,7 @@ func TestAReaderThatIsGoneEndsACommandSilently(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
 	for _, args := range [][]string{
-		{"--help"}, {"help", "run"}, {"version"}, {"man"}, {"completion", "bash"}, {"doctor", "--list"},
+		{"--help"}, {"help", "run"}, {"version"}, {"completion", "bash"}, {"doctor", "--list"},
 		{"status", nodes, "r"}, {"status", nodes, "--watch", "--json", "r"}, {"nodes", nodes, "--observe=0"},
 		{"doctor", nodes, "--observe=0"}, {"acquire", nodes, "r"}, {"acquire", nodes, "--json", "r"},
 		{"release", nodes, "--force", "--yes", "r"},

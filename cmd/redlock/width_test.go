@@ -21,7 +21,7 @@ func TestEveryHelpFitsInto80Columns(t *testing.T) {
 	t.Setenv("COLUMNS", "80")
 	for _, topic := range []string{
 		"", "run", "elect", "acquire", "extend", "release", "status", "init", "fence", "fence reset", "nodes", "doctor", "completion",
-		"man", "help", "version",
+		"help", "version",
 	} {
 		words := strings.Fields(topic)
 		help := within(append(words, "--help")...)
