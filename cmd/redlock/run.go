@@ -246,21 +246,33 @@ func (c *runCommand) supervise(p *process, d *deployment, client *redlock.Client
 
 // startGuard starts a guard, whose command has this process's standard streams.
 func startGuard(p *process) (*supervise.Guard, error) {
-	stdin, in := p.stdin.(*os.File)
-	stdout, out := p.stdout.(*os.File)
-	stderr, err := p.stderr.(*os.File)
-	if !in || !out || !err {
-		return nil, errors.New("a command needs real files as standard streams") // not a byte passes through us
-	}
-	guard, failed := supervise.StartGuard(stdin, stdout, stderr)
-	if failed != nil {
-		return nil, fmt.Errorf("the guard could not be started: %w", failed)
+	stdio, _ := streams(p)
+	guard, err := supervise.StartGuard(stdio[0], stdio[1], stdio[2])
+	if err != nil {
+		return nil, fmt.Errorf("the guard could not be started: %w", err)
 	}
 	return guard, nil
 }
 
+// streams returns the standard streams of a process as files. If one is none,
+// real is false, and no command can be started: not a byte passes through us.
+func streams(p *process) (stdio [3]*os.File, real bool) {
+	stdio, real = [3]*os.File{os.Stdin, os.Stdout, os.Stderr}, true
+	for i, stream := range []any{p.stdin, p.stdout, p.stderr} {
+		if file, ok := stream.(*os.File); ok {
+			stdio[i] = file
+		} else {
+			real = false
+		}
+	}
+	return stdio, real
+}
+
 // superviseCommand runs a command until it has ended. Its errors have exit codes.
 func superviseCommand(p *process, guard *supervise.Guard, command *supervise.Command) (supervise.Ending, error) {
+	if _, real := streams(p); !real {
+		return supervise.Ending{}, errors.New("a command needs real files as standard streams")
+	}
 	command.Stderr = p.stderr
 	end, err := guard.Run(command)
 	var start *supervise.StartError

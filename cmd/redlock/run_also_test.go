@@ -32,7 +32,7 @@ func TestRunWithSeveralResources(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, admin.StateHeld, found.State)
 	}
-	refused := finish(t, program(t, "run", nodes, "-n", "--also=u", "v", "--", "true"))
+	refused := within("run", nodes, "-n", "--also=u", "v", "--", "true")
 	require.Equal(t, exitHeld, refused.code)
 	require.Contains(t, refused.stderr, `resource "u" is held by `)
 	require.Equal(t, exitHeld, within("acquire", nodes, "-n", "s,1").code)
