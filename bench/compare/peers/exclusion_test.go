@@ -161,6 +161,11 @@ func TestPeersWait(t *testing.T) {
 				t.Fatalf("it did not wait: %v", err)
 			case <-time.After(10 * time.Millisecond):
 			}
+			short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			_, err = c.Acquire(short, name, ttl)
+			require.True(t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redlock.ErrHeld), "%v", err)
+			require.NotErrorIs(t, err, redlock.ErrNoQuorum)
 			require.NoError(t, held.Release(t.Context()))
 			require.NoError(t, <-granted)
 		})

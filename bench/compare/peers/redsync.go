@@ -2,6 +2,7 @@ package peers
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 
@@ -30,7 +31,11 @@ type redsyncLease struct{ *redsync.Mutex }
 func (l redsyncLocker) lock(ctx context.Context, resource string, ttl time.Duration, tries int) (redsyncLease, error) {
 	options := append([]redsync.Option{redsync.WithExpiry(ttl), redsync.WithTries(tries)}, l.options...)
 	m := l.redsync.NewMutex(resource, options...)
-	return redsyncLease{m}, classed(m.LockContext(ctx))
+	err := m.LockContext(ctx)
+	if errors.Is(err, redsync.ErrFailed) && ctx.Err() != nil {
+		err = ctx.Err() // which redsync does not say when it stops trying
+	}
+	return redsyncLease{m}, classed(err)
 }
 
 // TryAcquire makes one try.

@@ -55,6 +55,8 @@ func TestFaultsThatCannotBe(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, exitUsage, Run([]string{"--fault=1s:stop:0:1s"}, &stdout, &stderr, nil))
 	require.Contains(t, stderr.String(), "--fault needs real servers")
+	require.Equal(t, exitUsage, Run([]string{"--network=tcp"}, &stdout, &stderr, nil))
+	require.Contains(t, stderr.String(), "--network needs real servers")
 }
 
 // Each kind keeps the only node from voting for its time, in each run, and

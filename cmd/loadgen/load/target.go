@@ -35,8 +35,11 @@ func openTarget(f *flags) (*target, error) {
 	}
 	t, err := spawn(f)
 	if errors.Is(err, redistest.ErrNoServer) && f.Server == "" {
-		if len(f.Fault) > 0 {
+		switch {
+		case len(f.Fault) > 0:
 			return nil, usageError{fmt.Errorf("--fault needs real servers: %w", err)}
+		case f.Network != "unix":
+			return nil, usageError{fmt.Errorf("--network needs real servers: %w", err)}
 		}
 		return embed(f, "redis-server and valkey-server are not on PATH. ")
 	}

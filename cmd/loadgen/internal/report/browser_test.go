@@ -362,7 +362,8 @@ func (tab *tab) paper() []byte {
 	return data
 }
 
-// testPictures is for people who change the page: no test can judge its looks.
+// testPictures is for people who change the page, since no test can judge its
+// looks: go test ./cmd/loadgen/internal/report -report.pictures=/tmp/page
 func testPictures(t *testing.T, b *browser) {
 	if *pictures == "" {
 		t.Skip("skipped: -report.pictures names no folder")
