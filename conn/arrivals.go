@@ -6,11 +6,10 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A reply cannot arrive before its command is sent. So bytes that are in a
-// socket when a command is about to be sent answer earlier commands, or none,
-// and must not be taken for the answer to this one (R16). Finding that out does
-// not take a read: it is enough to know how many replies were expected when a
-// byte arrived.
+// A reply cannot arrive before its command is sent. So bytes in a socket just
+// before a command is sent answer earlier commands, or none. They must not be
+// taken for the answer to this one (R16). Finding that out takes no read, only
+// the number of replies expected at a byte's arrival.
 
 // arrivals records when the bytes of a connection came.
 type arrivals struct {
@@ -30,8 +29,8 @@ type arrivals struct {
 	held    bound  // for the value that began in an earlier read
 }
 
-// A bound says that the bytes before an offset of the stream arrived when at
-// most so many replies were expected.
+// A bound says that the bytes before an offset of the stream arrived with at
+// most so many replies expected.
 type bound struct {
 	before int64
 	due    uint64
@@ -40,10 +39,10 @@ type bound struct {
 // Expect announces that n commands are sent next, with one reply each. It must
 // be called before Send, by the goroutine that calls Send.
 //
-// If look is set, Expect first checks whether the kernel holds bytes, which
-// cannot be part of these replies (see Due). It never waits for the node. Over
-// TLS, and for a net.Conn of unknown kind, it does not check: what the socket
-// below holds says nothing about replies.
+// With look, Expect first checks whether the kernel holds bytes. These cannot
+// be part of these replies (see Due). It never waits for the node. Over TLS,
+// and for a net.Conn of unknown kind, it does not check: what the socket below
+// holds says nothing about replies.
 func (c *Conn) Expect(n int, look bool) {
 	c.made()
 	a := &c.arrived
@@ -70,8 +69,8 @@ func (c *Conn) linkNow() link {
 	return c.link
 }
 
-// Due is about the value that Next returned last: it returns how many replies
-// were expected at most when that value's first byte came. If the value is a
+// Due is about the last value from Next: it returns how many replies were
+// expected at most at the arrival of that value's first byte. If the value is a
 // reply, but not among the first Due replies since the handshake, no command
 // caused it. Only the owner of the read side may call Due.
 func (c *Conn) Due() uint64 {
@@ -96,8 +95,8 @@ func (c *Conn) SetLimits(limits resp.Limits) {
 	c.reader.SetLimits(limits)
 }
 
-// noteRead records that a read that may have waited returned n bytes. Commands
-// announced since it began count as announced before it.
+// noteRead records the n bytes of a read that may have waited.
+// Commands announced since it began count as announced before it.
 func (c *Conn) noteRead(n int) {
 	a := &c.arrived
 	a.mu.Lock()

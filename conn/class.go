@@ -74,8 +74,8 @@ func (c Class) String() string {
 
 // Passing reports whether the class is BUSY, LOADING or MASTERDOWN, or that of
 // a proxy without a server: the node cannot answer at the moment. That says
-// nothing about whether it knows the command or the user may run it. Outlook
-// knows more classes that may pass.
+// nothing about its knowledge of the command, or the user's right to it.
+// Outlook knows more classes that may pass.
 func (c Class) Passing() bool {
 	return c == ClassBusy || c == ClassLoading || c == ClassMasterDown || c == ClassUnavailable
 }
@@ -135,10 +135,10 @@ func classify(message []byte) Class {
 	return ClassOther
 }
 
-// unavailable are parts of what proxies say that have no server to ask: envoy
-// ("no upstream host", "upstream failure"), predixy ("no server avaliable",
-// "server connection close"), codis ("backend conn failure"), and twemproxy,
-// which takes the words from the C library.
+// unavailable are parts of what proxies without a server say: envoy ("no
+// upstream host", "upstream failure"), predixy ("no server avaliable", "server
+// connection close"), codis ("backend conn failure"), and twemproxy, in the
+// words of the C library.
 var unavailable = [][]byte{
 	[]byte("upstream"), []byte("backend"), []byte("no server"), []byte("server connection"), []byte("deliver request fail"),
 	[]byte("onnection refused"), []byte("onnection reset"), []byte("timed out"), []byte("timeout"), []byte("unreachable"), []byte("Host is down"),

@@ -28,9 +28,9 @@ type Conn struct {
 	mu    sync.Mutex                 // guards the following
 	queue *bytebufferpool.ByteBuffer // for the writer; nil if empty
 
-	// The life of a connection: opening, then open, then broken. A write that
-	// fails while opening does not break the connection, because the reason may
-	// be in the socket to be read ("max number of clients reached").
+	// The life of a connection: opening, then open, then broken. A write
+	// that fails while opening does not break the connection. The reason
+	// may be in the socket to be read ("max number of clients reached").
 	opening bool
 	unsent  error         // a write that failed while opening
 	broken  *Error        // the first cause
@@ -66,13 +66,12 @@ type output struct {
 	wake    chan struct{} // holds one token for the writer
 	written chan struct{} // holds one token once the writer has written all
 	writer  sync.WaitGroup
-	// buffers is the pool of queue. It is a pointer because the pool counts in
-	// 64-bit words, which a 32-bit system must find aligned.
+	// buffers is the pool of queue. It is a pointer for the pool's counts
+	// in 64-bit words. A 32-bit system must find them aligned.
 	buffers *bytebufferpool.Pool
 }
 
-// defaultBacklog bounds the bytes that are queued for a node that does not
-// read.
+// defaultBacklog bounds the bytes queued for a node that does not read.
 const defaultBacklog = 4 << 20
 
 func newConn(l link, addr string, hidden secrets, limits resp.Limits, backlog int) *Conn {
@@ -123,8 +122,8 @@ func (c *Conn) RoundTrip() time.Duration {
 	return c.roundTrip
 }
 
-// ServerError returns the error reply v as an error that may be kept and shown
-// (R27), or nil if v is no error. Its text is printable, has at most 200 bytes
+// ServerError returns the error reply v as an error fit to be kept and shown
+// (R27), or nil for another reply. Its text is printable, has at most 200 bytes
 // and no arguments; the password, the user's name and each word that begins
 // with Config.Conceal are replaced. errors.As finds a *resp.Error in it.
 // ClassOf is cheaper where only the class matters.
@@ -133,10 +132,9 @@ func (c *Conn) ServerError(v resp.Value) error {
 	return serverError(v, c.secrets())
 }
 
-// Unread reports whether there are bytes that were not read: in the kernel, or
-// within TLS because Poller.Fill left them. It never waits. It is false where
-// that cannot be known: for a net.Conn without a known socket below it, and
-// when the connection is broken.
+// Unread reports whether there are unread bytes: in the kernel, or left within
+// TLS by Poller.Fill. It never waits. It is false for a broken connection, and
+// for a net.Conn without a known socket below it: there it cannot be known.
 func (c *Conn) Unread() bool {
 	c.made()
 	return c.link.unread() > 0 || c.inside.Load() && c.Err() == nil

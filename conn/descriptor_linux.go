@@ -12,9 +12,8 @@ import (
 	"unsafe"
 )
 
-// descriptor is a TCP or unix socket that a Poller watches, and that is
-// not registered with Go's own poller. It is the link of a connection that is
-// polled.
+// descriptor is a TCP or unix socket watched by a Poller, and not registered
+// with Go's own poller. It is the link of a connection that is polled.
 type descriptor struct {
 	fd     int
 	tcp    bool
@@ -77,8 +76,8 @@ func (d *descriptor) done() {
 func (d *descriptor) free() { d.done() }
 
 // readNow reads without waiting; 0 without an error means that there is nothing
-// to read. It need not call use: the owner of the read side, which calls it, is
-// also the one that calls free.
+// to read. It need not call use: its caller, the owner of the read side, also
+// calls free.
 func (d *descriptor) readNow(p []byte) (int, error) {
 	for {
 		// The call never waits, so the scheduler need not know of it.
@@ -126,7 +125,7 @@ func (d *descriptor) tryWrite(p []byte) (int, error) {
 }
 
 // Write is called by the writer goroutine. It waits for room until
-// Poller.Resume, which the owner of the read side calls after an event.
+// Poller.Resume. The owner of the read side calls that after an event.
 func (d *descriptor) Write(p []byte) (n int, err error) {
 	for {
 		k, err := d.tryWrite(p[n:])

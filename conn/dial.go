@@ -28,20 +28,20 @@ type Config struct {
 	// Prelude holds commands to add to the handshake, in the same write. If
 	// zero, none.
 	Prelude []Step
-	// Admit is called with what the node said of itself, before any reply to
-	// the prelude is checked: if a replica refuses a prelude that writes, the
-	// error should name the replica, not the refusal. If Admit returns an
-	// error, Dial fails with that. It must not block. If zero, every node is
-	// admitted.
+	// Admit is called with what the node said of itself, before any reply
+	// to the prelude is checked. If a replica refuses a prelude that
+	// writes, the error should name the replica, not the refusal. Dial
+	// fails with an error of Admit. It must not block. If zero, every node
+	// is admitted.
 	Admit func(*Server) error
 	// Limits bounds what the node may send. If zero, the defaults of
 	// resp.Limits.
 	Limits resp.Limits
-	// Backlog bounds the bytes that wait for a node that does not read: once
-	// there are so many, the following Send fails. If zero, 4 MiB.
+	// Backlog bounds the bytes for a node that does not read: with so many,
+	// the following Send fails. If zero, 4 MiB.
 	Backlog int
-	// Conceal is the prefix of keys. If a node quotes a word that begins with
-	// it in an error, that word is not shown (R27). If zero, no keys are
+	// Conceal is the prefix of keys. A word with this beginning, quoted by
+	// a node in an error, is not shown (R27). If zero, no keys are
 	// recognised.
 	Conceal string
 	// Omit are commands that the handshake leaves out, as Server.Forbidden had
@@ -54,14 +54,14 @@ type Config struct {
 // Step is one command of Config.Prelude. To a node without HELLO it is sent
 // twice, the second time over the connection that Dial returns.
 type Step struct {
-	// Name is the step's name in errors and in Server. It must contain nothing
-	// secret. Optional steps with the same name are one trial, which the node
-	// accepts if it accepts each. If zero, "prelude" and its index.
+	// Name is the step's name in errors and in Server. It must contain
+	// nothing secret. Optional steps with the same name are one trial. The
+	// node must accept each. If zero, "prelude" and its index.
 	Name string
 	// Command is the command, encoded.
 	Command []byte
-	// Check is called with the reply, even if that is an error. If it returns
-	// an error, the dial fails. The value is valid until Check returns. If
+	// Check is called with the reply, even with an error. If it returns an
+	// error, the dial fails. The value is valid until Check returns. If
 	// zero, every reply other than an error is accepted.
 	Check func(v resp.Value) error
 	// If Optional, an error reply or a failed Check does not fail the dial: see
@@ -82,14 +82,14 @@ const (
 )
 
 // Dial connects to a node and shakes hands with it (R21). It sends all commands
-// in one write, and returns when all of them are answered. If the node does not
-// know HELLO, Dial does the same in RESP2 over a fresh connection, and if it
-// refuses HELLO with the client's name, without the name. It never falls back
-// from TLS to plaintext.
+// in one write, and returns when all of them are answered. For a node without
+// HELLO, Dial does the same in RESP2 over a fresh connection. For one that
+// refuses HELLO with the client's name, it leaves out the name. It never falls
+// back from TLS to plaintext.
 //
 // Dial fails when ctx ends, and with os.ErrDeadlineExceeded after DialTimeout.
-// The error is an *Error. Its chain has a *StepError if the node refused a
-// command, and a *PeerError if the peer does not speak RESP.
+// The error is an *Error. Its chain has a *StepError for a command that the
+// node refused, and a *PeerError for a peer that does not speak RESP.
 //
 // The caller must call Close on the Conn.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
@@ -263,8 +263,8 @@ func (cfg *Config) secure(ctx context.Context, nc net.Conn, config *tls.Config) 
 	return t, err
 }
 
-// localAddr returns the address that the node sees if nothing translates it, or
-// "" if nc is not TCP.
+// localAddr returns the address seen by the node without any translation, or ""
+// without TCP.
 func localAddr(nc net.Conn) string {
 	if tcp, ok := below(nc).(*net.TCPConn); ok {
 		return tcp.LocalAddr().String()

@@ -3,11 +3,11 @@
 // replies in the order in which they came.
 //
 // It knows nothing of rounds, quorums, timeouts of votes or locks. Its user
-// (the package multiplex) keeps track of which reply belongs to which command.
-// This package promises only that no byte is lost, doubled or skipped while the
-// connection lives, and that a connection is never used once something was
-// wrong with it: every method then returns the first cause (R16). Next returns
-// pushes as it returns replies: the user decides whether a push was requested.
+// (the package multiplex) keeps track of the command to each reply. This
+// package promises only two things. No byte is lost, doubled or skipped while
+// the connection lives. And a connection is never used after a fault: every
+// method then returns the first cause (R16). Next returns pushes as it returns
+// replies: the user decides whether a push was requested.
 //
 // R1 to R34 in these comments are the rules of docs/internals/rules.md
 // (https://github.com/redmux/redmux/blob/main/docs/internals/rules.md).
@@ -27,11 +27,11 @@
 //	Server, ServerError     any goroutine
 //
 // A connection has one goroutine of its own, the writer. It sleeps until Send
-// leaves bytes to it: those that a socket's buffer did not take, or all of them
-// where a write may block (TLS that is not polled, and any net.Conn that a
-// NetDial returned). The bytes it has not written yet are the backlog, which is
-// bounded (R26): a Send that finds as many as the bound allows breaks the
-// connection with [ErrStalled]. What one Send queues may exceed the bound.
+// leaves bytes to it: those too many for a socket's buffer, or all of them
+// where a write may block (TLS without polling, and any net.Conn from a
+// NetDial). The bytes it has not written yet are the backlog. That is bounded
+// (R26): a Send that finds it full breaks the connection with [ErrStalled].
+// What one Send queues may exceed the bound.
 //
 // # How a connection ends
 //
@@ -42,18 +42,19 @@
 //
 // Neither frees the descriptor. Close does, after the writer has ended; the
 // owner of the read side must call it once it has stopped reading. A Poller
-// never closes a connection's descriptor; while it has the connection, Close
-// leaves that to the last call that still uses it (descriptor_linux.go).
+// never closes a connection's descriptor. Close leaves that to the last call
+// with a use of it, as long as a Poller has the connection
+// (descriptor_linux.go).
 //
 // # Polling
 //
 // On Linux a [Poller] can take over TCP and unix connections, with TLS or
 // without. One goroutine at a time then waits for all of them, and reads each
 // with Poller.Fill in place of Conn.Fill. Only the link changes, the small
-// interface through which a Conn reads and writes; TLS then runs between the
-// Conn and its link (transport_linux.go), on the goroutines that call Fill and
-// Send. On other systems, and with the build tag redmux_portable, NewPoller
-// fails and every connection is read with Conn.Fill.
+// interface below a Conn. TLS then runs between the Conn and its link
+// (transport_linux.go), on the goroutines that call Fill and Send. On other
+// systems, and with the build tag redmux_portable, NewPoller fails and every
+// connection is read with Conn.Fill.
 //
 // System calls are made with package syscall: golang.org/x/sys would be the
 // library's second dependency.

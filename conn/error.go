@@ -14,9 +14,9 @@ var (
 	ErrStalled = errors.New("node does not read: backlog is full")
 	// ErrClosed is in an error's chain if this side closed the connection.
 	ErrClosed = errors.New("connection is closed")
-	// ErrProtocol is in an error's chain if the node sends a reply that cannot
-	// answer its command, a reply to no command, or a push that was not
-	// requested (R16).
+	// ErrProtocol is in the chain of an error about a reply that cannot
+	// answer its command, a reply to no command, or a push without a
+	// request (R16).
 	ErrProtocol = errors.New("protocol violated")
 )
 
@@ -65,8 +65,8 @@ type StepError struct {
 	Err   error  // what the node replied, or what is wrong with that
 }
 
-// Error returns the command and the cause. If the node refused the command,
-// that is the node's own text, which begins with the class of the refusal.
+// Error returns the command and the cause. For a command that the node refused,
+// that is the node's own text. It begins with the class of the refusal.
 func (e *StepError) Error() string {
 	must(e != nil, noError)
 	switch e.Class {
@@ -106,7 +106,7 @@ func (e *PeerError) Unwrap() error {
 	return e.Err
 }
 
-// advice returns what to change, if that is known.
+// advice returns what to change, if known.
 func (e *PeerError) advice() string {
 	switch e.Speaks {
 	case speaksTLS:

@@ -12,10 +12,10 @@ import (
 // calls each with every one, error replies included. It may be called only
 // while no other reply is awaited.
 //
-// Exchange breaks the connection if ctx ends, whose cause is then in the
-// error's chain, if each returns an error, and if something comes that was not
-// requested: attributes, a push, or a byte behind the last reply (R16). After
-// an error the connection is broken.
+// Exchange breaks the connection at the end of ctx, with its cause in the
+// error's chain; at an error of each; and at anything not requested:
+// attributes, a push, or a byte behind the last reply (R16). After an error the
+// connection is broken.
 func (c *Conn) Exchange(ctx context.Context, p []byte, n int, each func(i int, v resp.Value) error) error {
 	c.made()
 	must(ctx != nil, "the context is nil")
@@ -61,8 +61,8 @@ func (c *Conn) exchange(ctx context.Context, op string, p []byte, n int, each fu
 
 // awaitWriter waits until the writer has nothing left. When all replies have
 // come, it may not yet have returned from its Write, and Poller.Add would
-// refuse the connection. The error is what broke the connection; a write that
-// failed while opening is reported later.
+// refuse the connection. The error is the one that broke the connection; a
+// failed write while opening is reported later.
 func (c *Conn) awaitWriter() error {
 	for c.output.pending.Load() != 0 && !c.isUnsent() {
 		select {

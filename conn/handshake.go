@@ -59,8 +59,8 @@ func (c *Conn) shakeHands(ctx context.Context, cfg *Config, protocol int) error 
 	return err
 }
 
-// introduced reports whether command i is the last before the prelude, so that
-// the node has said all about itself.
+// introduced reports whether command i is the last before the prelude. Then the
+// node has said all about itself.
 func introduced(commands []command, i int) bool {
 	return !commands[i].prelude && (i+1 == len(commands) || commands[i+1].prelude)
 }
@@ -74,7 +74,7 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 	add := func(check func(v resp.Value) error, args ...string) {
 		list = append(list, command{name: commandName(args), bytes: resp.AppendCommand(nil, args...), check: check})
 	}
-	// maybe adds a command that the handshake can do without, unless the user
+	// maybe adds a dispensable command of the handshake, unless the user
 	// may not run it.
 	maybe := func(read func(v resp.Value) error, args ...string) {
 		if name := commandName(args); !slices.Contains(cfg.Omit, name) {
@@ -109,8 +109,7 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 	return list
 }
 
-// unlessForbidden returns a check that also notes a command which the user may
-// not run.
+// unlessForbidden returns a check that also notes a forbidden command.
 func (s *Server) unlessForbidden(name string, check func(v resp.Value) error) func(v resp.Value) error {
 	return func(v resp.Value) error {
 		if ClassOf(v) == ClassNoPerm && !slices.Contains(s.Forbidden, name) {
@@ -120,7 +119,7 @@ func (s *Server) unlessForbidden(name string, check func(v resp.Value) error) fu
 	}
 }
 
-// checkStep returns the check of a step's reply. If the step is optional, the
+// checkStep returns the check of a step's reply. For an optional step, the
 // check records whether the node accepted it.
 func (s *Server) checkStep(name string, step Step) func(v resp.Value) error {
 	check := step.Check
@@ -187,16 +186,16 @@ func commandName(args []string) string {
 	return args[0]
 }
 
-// lacksHello reports whether a handshake failed because the node does not know
-// HELLO or its version.
+// lacksHello reports whether a handshake failed for want of HELLO or its
+// version.
 func lacksHello(err error) bool {
 	var step *StepError
 	return errors.As(err, &step) && step.Step == "HELLO" &&
 		(step.Class == ClassUnknownCommand || step.Class == ClassNoProto)
 }
 
-// refusesName reports whether a handshake failed because of SETNAME within
-// HELLO, perhaps: the node refused HELLO with an error that has no class.
+// refusesName reports whether a handshake failed at SETNAME within HELLO,
+// perhaps: the node refused HELLO with an error without a class.
 func (cfg *Config) refusesName(err error) bool {
 	var step *StepError
 	return cfg.ClientName != "" && errors.As(err, &step) && step.Step == "HELLO" && step.Class == ClassOther
@@ -252,8 +251,8 @@ func isOK(v resp.Value) error {
 // of another type than read takes leaves unknown what was asked (R22). If read
 // is nil, nothing was asked, and no reply matters.
 //
-// If the node cannot answer a question at the moment, the check still fails, so
-// that the dial is repeated: otherwise the run id would stay unknown for the
+// At a node that cannot answer a question at the moment, the check still fails,
+// and the dial is repeated. Otherwise the run id would stay unknown for the
 // life of the connection.
 func tolerate(read func(v resp.Value) error) func(v resp.Value) error {
 	return func(v resp.Value) error {

@@ -62,9 +62,8 @@ func below(nc net.Conn) net.Conn {
 	}
 }
 
-// stream is a net.Conn whose Write may wait: TLS that is not polled, and a
-// connection that a user's dialer returned. Only the writer goroutine writes to
-// it.
+// stream is a net.Conn with a Write that may wait: TLS without polling, and a
+// connection from a user's dialer. Only the writer goroutine writes to it.
 type stream struct {
 	net.Conn
 	bottom net.Conn // nc without TLS

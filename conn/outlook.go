@@ -20,10 +20,10 @@ const (
 	// Lasting means that something must be changed: waiting does not help.
 	Lasting Outlook = iota
 	// Brief means that the cause belongs to a failover, a restart or a
-	// replacement of files, which are over within a minute. If it stays, it is
+	// replacement of files, all over within a minute. If it stays, it is
 	// lasting.
 	Brief
-	// Passing means that the cause may pass by itself, whenever that is.
+	// Passing means that the cause may pass by itself, at any time.
 	Passing
 )
 
@@ -40,8 +40,8 @@ func (c Class) Outlook() Outlook { return outlooks[c] }
 
 // OutlookOf returns what is to be expected of a node whose connection, or an
 // attempt to make one, ended with err, an error of this package. An error reply
-// is judged by its class. A connection that was lost, refused or timed out may
-// come back; everything else that a node says or does is lasting.
+// is judged by its class. A connection lost, refused or timed out may come
+// back. Everything else from a node is lasting.
 func OutlookOf(err error) Outlook {
 	if class := ErrorClass(err); class != ClassNone {
 		return class.Outlook()
@@ -64,7 +64,7 @@ func OutlookOf(err error) Outlook {
 }
 
 // isLost reports whether an error is the end of a connection or of a context,
-// and not something that the peer said.
+// and no word of the peer's.
 func isLost(err error) bool {
 	var timeout net.Error
 	var number syscall.Errno
@@ -118,8 +118,8 @@ func (e *filesError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *filesError) Unwrap() error { return e.err }
 
-// IsTLS reports whether an attempt to connect failed because the two sides did
-// not agree about TLS: a certificate, a version, a file.
+// IsTLS reports whether an attempt to connect failed over TLS, between the two
+// sides: a certificate, a version, a file.
 func IsTLS(err error) bool {
 	var secure *secureError
 	var files *filesError

@@ -80,8 +80,8 @@ func (c *Conn) readNow(p []byte) (int, error) {
 	return n, err
 }
 
-// pollable returns the socket of a link that can be polled, and what is between
-// it and TLS, if there is TLS.
+// pollable returns the socket of a link for polling, and what is between it and
+// TLS, if any.
 func pollable(l link) (net.Conn, *transport) {
 	switch l := l.(type) {
 	case *socket:
@@ -96,8 +96,8 @@ func pollable(l link) (net.Conn, *transport) {
 	return nil, nil
 }
 
-// relink makes l the connection's link. If a Poller takes the connection over,
-// d is l, and TLS, if there is any, runs above d by way of t. If the Poller
+// relink makes l the connection's link. For a connection taken over by a
+// Poller, d is l, and TLS, if any, runs above d by way of t. If the Poller
 // gives the connection back, d is nil. relink returns false, and changes
 // nothing, if the connection is broken.
 func (c *Conn) relink(l link, d *descriptor, t *transport) bool {

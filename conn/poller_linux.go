@@ -139,8 +139,8 @@ func (p *Poller) control(op, fd, id int, events uint32) error {
 
 // Wait blocks until there are events, or until Kick; then there may be none.
 // The events are valid until the following call. waited reports whether Wait
-// blocked, that is, whether the events are fresh. Wait returns an error only if
-// the Poller is closed.
+// blocked: then the events are fresh. Wait returns an error only if the Poller
+// is closed.
 func (p *Poller) Wait() (events []Event, waited bool, err error) {
 	p.made()
 	p.found, p.looks = 0, 0
@@ -195,10 +195,10 @@ func (p *Poller) Look() (events []Event, err error) {
 }
 
 // Fill reads once from c, as Conn.Fill does, but without waiting. It is for the
-// goroutine that calls Wait, after an event reported that c is readable. Over
-// TLS it reads the records that have come, up to a bound (R32). If more, there
-// may be bytes left, which no further event reports. The error, an *Error, is
-// what broke the connection.
+// goroutine that calls Wait, after an event for bytes from c. Over TLS it reads
+// the records that have come, up to a bound (R32). With more, there may be
+// bytes left, and no further event reports them. The error, an *Error, is what
+// broke the connection.
 //
 // It panics if the Poller was not given the connection.
 func (p *Poller) Fill(c *Conn) (more bool, err error) {
@@ -284,9 +284,9 @@ func (p *Poller) lookNow(fd uintptr) bool {
 }
 
 // lookAtOne is lookNow for a single connection without TLS (which allocates for
-// each read). It reads at once instead of asking whether there is something to
-// read, which saves one of five system calls. The epoll instance still wakes
-// the goroutine, though its events are never collected.
+// each read). It reads at once instead of asking first. That saves one of five
+// system calls. The epoll instance still wakes the goroutine, though its events
+// are never collected.
 func (p *Poller) lookAtOne(c *Conn) bool {
 	if p.kicks.Swap(false) {
 		return true
@@ -308,9 +308,9 @@ func (p *Poller) Kick() {
 // then on it is read by Poller.Fill, after events, and Conn.Fill must not be
 // called. Events may come before Add returns.
 //
-// Add returns false, and changes nothing, for a connection that it cannot poll:
-// a net.Conn of unknown kind, with TLS or without; TLS that lets the node
-// renegotiate; and a connection that is broken or still writes.
+// Add returns false, and changes nothing, for a connection beyond polling: a
+// net.Conn of unknown kind, with TLS or without; TLS with renegotiation by the
+// node; and a broken connection, or one still writing.
 func (p *Poller) Add(c *Conn, id int) bool {
 	p.made()
 	c.made()

@@ -13,10 +13,10 @@ import (
 )
 
 var (
-	// ErrProxy is returned by Dial when the peer answers PING, but not the
-	// handshake: when twemproxy does not know a command it closes the
-	// connection, and envoy answers with an error. What R8, R22 and R23 require
-	// cannot be known behind a proxy.
+	// ErrProxy is returned by Dial for a peer that answers PING, but not
+	// the handshake. At an unknown command, twemproxy closes the
+	// connection, and envoy answers with an error. What R8, R22 and R23
+	// require cannot be known behind a proxy.
 	ErrProxy = errors.New("peer looks like a proxy, such as twemproxy or envoy: name the masters themselves")
 	// ErrUnanswered is returned by Dial when the connection ends before the
 	// first answer. Dial may then have opened a second one: see ErrProxy.
@@ -48,8 +48,8 @@ func (cfg *Config) lookAgain(ctx context.Context, err error) error {
 }
 
 // ping reports whether the peer answers a PING over another connection, and
-// whether it then ends that connection at a HELLO. Both must happen on one
-// connection: a proxy may have had no server for the first one.
+// then ends that connection at a HELLO. Both must happen on one connection: a
+// proxy may have had no server for the first one.
 func (cfg *Config) ping(ctx context.Context) (answers, hangsUp bool) {
 	ctx, cancel := context.WithTimeout(ctx, pingPatience)
 	defer cancel()
@@ -106,8 +106,7 @@ func (l *listening) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unfamiliar reports whether v is the error that a proxy returns for a command
-// that it does not know.
+// unfamiliar reports whether v is a proxy's error for an unknown command.
 func unfamiliar(v resp.Value) bool {
 	if !v.IsError() {
 		return false

@@ -44,9 +44,9 @@ func (c *Conn) received(p []byte) {
 
 // Next returns the following value that was received, without waiting. If ok is
 // false and err is nil, Fill must be called first. The value is valid until the
-// following call of Next or Fill. Bytes that are not RESP break the connection
-// (R16); Next still returns the values received before that. Only the owner of
-// the read side may call it.
+// following call of Next or Fill. Bytes other than RESP break the connection
+// (R16); Next still returns the values received before. Only the owner of the
+// read side may call it.
 func (c *Conn) Next() (v resp.Value, ok bool, err error) {
 	c.made()
 	c.begun = c.reader.Offset()

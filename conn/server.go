@@ -33,17 +33,17 @@ type Server struct {
 	Uptime time.Duration
 	// Unpromoted reports that the node never was a replica of another.
 	Unpromoted bool
-	// History names the node's replication history: its id, and once the node
-	// was promoted, also the id and the offset of the history before, with
-	// colons between them. A replica has that of its master. A master begins
-	// another one when it is promoted, when its first replica comes, and some
-	// time after its last replica has left.
+	// History names the node's replication history: its id, and once the
+	// node was promoted, also the id and the offset of the history before,
+	// with colons between them. A replica has that of its master. A master
+	// begins another one at its promotion, at the coming of its first
+	// replica, and some time after the leaving of its last.
 	History string
 	// Accepted and Refused are the names of the optional steps of
 	// Config.Prelude.
 	Accepted, Refused []string
-	// Forbidden are the commands of the handshake, other than INFO, that it can
-	// do without and that the user may not run; see Config.Omit.
+	// Forbidden are dispensable commands of the handshake, other than INFO,
+	// that the user may not run; see Config.Omit.
 	Forbidden []string
 }
 
@@ -188,8 +188,8 @@ func (s *Server) readInfo(v resp.Value) error {
 	return nil
 }
 
-// ReadInfo returns what a reply to INFO says besides what is known, and whether
-// the reply is a text: it is not if the user may not ask.
+// ReadInfo returns what a reply to INFO says besides what is known. It reports
+// whether the reply is a text: without the right to ask, it is not.
 func (s *Server) ReadInfo(v resp.Value) (Server, bool) {
 	now := *s
 	return now, now.readInfo(v) == nil

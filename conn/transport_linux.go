@@ -7,13 +7,13 @@ import (
 	"net"
 )
 
-// A transport is what crypto/tls reads records from and writes them to. Until a
-// Poller takes over the connection, which is after the handshakes, it is the
-// socket and waits as a socket does. From then on nothing waits: Read returns
-// what the descriptor holds, or errNoMore, and Write is Conn.write, with its
-// backlog. So crypto/tls runs between a Conn and its link, on the goroutines
-// that call Fill and Send, and the link, the backlog and the events are those
-// of a plain socket.
+// A transport is what crypto/tls reads records from and writes them to. Before
+// a Poller takes over the connection, after the handshakes, it is the socket
+// and waits as a socket does. From then on nothing waits: Read returns what the
+// descriptor holds, or errNoMore, and Write is Conn.write, with its backlog. So
+// crypto/tls runs between a Conn and its link, on the goroutines that call Fill
+// and Send, and the link, the backlog and the events are those of a plain
+// socket.
 //
 // Read and Write may run at the same time. crypto/tls has a mutex for each, and
 // writes from Read too: to answer a KeyUpdate, and for alerts.
@@ -36,7 +36,7 @@ type transport struct {
 }
 
 // overTLS returns TLS over nc. It can be polled if nc is a socket and the node
-// may not renegotiate, since crypto/tls renegotiates within a Read, which would
+// may not renegotiate: crypto/tls renegotiates within a Read, and that would
 // wait.
 func overTLS(nc net.Conn, config *tls.Config) *tls.Conn {
 	if !isSocket(nc) || config.Renegotiation != tls.RenegotiateNever {
@@ -50,9 +50,9 @@ func overTLS(nc net.Conn, config *tls.Config) *tls.Conn {
 // under returns the connection below.
 func (t *transport) under() net.Conn { return t.Conn }
 
-// errNoMore tells crypto/tls that there is nothing to read at the moment.
-// Because it is temporary, crypto/tls returns it as it is, keeps the part of a
-// record that it has, and can be asked again.
+// errNoMore tells crypto/tls that there is nothing to read at the moment. It is
+// temporary. So crypto/tls returns it as it is, keeps its part of a record, and
+// can be asked again.
 var errNoMore net.Error = noMore{}
 
 type noMore struct{}
@@ -111,8 +111,8 @@ func (t *transport) Write(p []byte) (int, error) {
 const ciphertextPerTurn = 16 << 10
 
 // decrypt reads the bytes that the node has sent into p, without waiting. Like
-// descriptor.readNow, it returns 0 without an error if there are none. If it
-// fills p or sets left, there may be more, which no event reports.
+// descriptor.readNow, it returns 0 without an error if there are none. After
+// filling p or setting left, there may be more, and no event reports it.
 func (t *transport) decrypt(p []byte) (n int, err error) {
 	t.got, t.room, t.short, t.left = 0, ciphertextPerTurn, false, false
 	if t.failed != nil {

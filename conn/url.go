@@ -29,8 +29,8 @@ type Endpoint struct {
 	// TLS is the configuration of TLS; versions below 1.2 are refused. If it
 	// has no ServerName, the host of Addr is verified. If zero, plaintext.
 	TLS *tls.Config
-	// TLSFiles are read by each Dial with TLS, and outrank TLS, so that
-	// certificates can be replaced while the program runs. If zero, TLS alone
+	// TLSFiles are read by each Dial with TLS, and outrank TLS. So
+	// certificates can be replaced in a running program. If zero, TLS alone
 	// counts.
 	TLSFiles TLSFiles
 	// Username is the ACL user. If zero, the default user.
@@ -43,8 +43,8 @@ type Endpoint struct {
 	// ClientName is shown by CLIENT LIST: at most 256 bytes of printable ASCII
 	// without blanks. If zero, none is set.
 	ClientName string
-	// Protocol is the version of RESP, 2 or 3. If zero, 3, or 2 if the node
-	// does not know HELLO.
+	// Protocol is the version of RESP, 2 or 3. If zero, 3, or 2 for a node
+	// without HELLO.
 	Protocol int
 	// DialTimeout bounds dialing and the handshake together. If zero, 5 s.
 	DialTimeout time.Duration
@@ -55,7 +55,7 @@ type Endpoint struct {
 	// only). If zero, 15 s; if negative, the system's default.
 	TCPUserTimeout time.Duration
 
-	// verifies is set if the URL has tls_skip_verify=false, which outranks
+	// verifies is set by tls_skip_verify=false in the URL. That outranks
 	// another endpoint's InsecureSkipVerify.
 	verifies bool
 }
@@ -87,7 +87,7 @@ type TLSFiles struct {
 // tls_skip_verify, tls_ca_file, tls_cert_file and tls_key_file. The files must
 // be there, and are read again by each Dial. An unknown or repeated parameter
 // is an error. Errors show no part of the URL that may belong to a password
-// that was not percent-encoded.
+// without percent-encoding.
 func ParseURL(raw string) (Endpoint, error) {
 	e, err := parseURL(raw)
 	if err != nil {
@@ -98,7 +98,7 @@ func ParseURL(raw string) (Endpoint, error) {
 
 // Or returns the endpoint with what it lacks of the credentials, the client
 // name, the dial timeout and the configuration of TLS taken from another. An
-// endpoint with a password takes no user name, which would be that of another
+// endpoint with a password takes no user name: it would be that of another
 // password. An endpoint without TLS stays without.
 func (e Endpoint) Or(other Endpoint) Endpoint {
 	if e.Password == "" {
@@ -479,8 +479,8 @@ func setFile(file *string, path string) error {
 	return notEmpty(path)
 }
 
-// read puts what the files hold into a configuration of TLS, which may be nil
-// if there are no files.
+// read puts the files' contents into a configuration of TLS. That may be nil
+// without files.
 func (f TLSFiles) read(config *tls.Config) error {
 	if f.CA != "" {
 		pem, err := os.ReadFile(f.CA)

@@ -2,9 +2,9 @@ package conn
 
 // Send writes p, or queues what the node does not take now. It never waits and
 // does not keep p. An error means that the connection is broken, with
-// ErrStalled as the cause if the backlog had reached its bound before the call;
-// how much of p was written is unknown. Over TCP and unix sockets without TLS,
-// Send allocates nothing while the backlog is empty.
+// ErrStalled as the cause for a backlog at its bound before the call; how much
+// of p was written is unknown. Over TCP and unix sockets without TLS, Send
+// allocates nothing while the backlog is empty.
 //
 // One goroutine at a time may call Send.
 func (c *Conn) Send(p []byte) error {
@@ -130,8 +130,8 @@ func (c *Conn) writeQueue() bool {
 	return true
 }
 
-// maxPiece bounds one Write, so that the backlog already shrinks while a slow
-// node reads it.
+// maxPiece bounds one Write, so that the backlog already shrinks during a slow
+// node's reads.
 const maxPiece = 64 << 10
 
 // writeFailed breaks the connection, except during the handshake. Then the read

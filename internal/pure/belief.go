@@ -8,9 +8,9 @@ import (
 
 // Belief is how far a number may be ahead of the nodes' clocks that one node
 // alone says to have granted (R33). A reset puts numbers FenceLead ahead of
-// them, and a node grants what is up to twice that ahead of its own. So a
-// number that is believed makes none that most nodes refuse, if their clocks
-// are less than half a minute apart.
+// them, and a node grants what is up to twice that ahead of its own. So most
+// nodes accept a number made from a believed one, with clocks less than half a
+// minute apart.
 const (
 	FenceLead = time.Minute
 	Belief    = FenceLead + FenceLead/2
@@ -20,8 +20,8 @@ const (
 // it to go on with.
 const MostNumber = LastNumber - int64(Belief/time.Microsecond)
 
-// Believable returns the highest number for which one node's word is enough:
-// one that a correct clock accounts for, or a quorum of nodes.
+// Believable returns the highest number that takes one node's word only: a
+// correct clock accounts for it, or a quorum of nodes.
 func Believable(clock, common int64) int64 {
 	return min(max(clock+Belief.Microseconds(), common), MostNumber)
 }

@@ -13,14 +13,14 @@ import (
 // identity, no node shows another, and the identity has as many nodes as the
 // client.
 //
-// If no node of a set has an identity, the client opens the set in three steps,
-// each of which every node confirms. The client proposes a new identity to all
-// nodes; a proposal expires by itself. Once all have accepted it, the client
-// locks all of them for it. Once all have confirmed that, it writes the seals.
-// A node accepts only one identity at a time. So a seal with an identity exists
-// only if at one time each node of the set was locked for it, and of two sets
-// that overlap only one can be opened. If a node later loses its keys, any
-// client that knows it as a member writes the identity into it again.
+// Without any identity in a set, the client opens it in three steps. Every node
+// confirms each. The client proposes a new identity to all nodes; a proposal
+// expires by itself. Once all have accepted it, the client locks all of them
+// for it. Once all have confirmed that, it writes the seals. A node accepts
+// only one identity at a time. So a seal with an identity exists only after
+// each node of the set was locked for it at one time. Of two overlapping sets
+// only one can be opened. To a node that later loses its keys, any client that
+// knows it as a member writes the identity again.
 //
 // NewDeployment makes a Deployment. Born, Join, Part, Sight, Answer, Drop and
 // Quit are events. Next returns what to do, and Wait when to call Next again.
@@ -30,12 +30,12 @@ type Deployment struct {
 	// Founds is set by a client that only opens the set (Init): it does not
 	// adopt nodes.
 	Founds bool
-	// Replaces lists deployments that are over. Their seals and openings count
-	// as absent.
+	// Replaces lists deployments of the past. Their seals and openings
+	// count as absent.
 	Replaces []string
 
-	// MaxTTL is that of this client. While the seal of a node says another, the
-	// client adopts no node. If zero, any is accepted.
+	// MaxTTL is that of this client. A node whose seal says another is not
+	// adopted. Zero accepts any.
 	MaxTTL time.Duration
 
 	// Need is how long this client must have watched a node, and Drift how much
@@ -43,12 +43,12 @@ type Deployment struct {
 	Need  time.Duration
 	Drift float64
 
-	// Opened is the id of the last deployment that this client opened.
+	// Opened is the id of the last deployment opened by this client.
 	Opened string
 
 	members string // of this client's set
-	// bound is the id that a quorum of the nodes showed last, or that this
-	// client has locked on all of them since.
+	// bound is the id last shown by a quorum of the nodes, or locked by
+	// this client on all of them since.
 	bound   string
 	earlier string // the ids that were bound before, concatenated
 	rebound bool   // another client opened it, see Rebound
@@ -61,8 +61,8 @@ type nodeView struct {
 	name   string // see MemberOf
 	up     bool   // it is connected
 	looked bool   // seen is from this connection
-	// seen is the last look that could read the node, perhaps over an earlier
-	// connection. asked is when that look was requested.
+	// seen is the last look that could read the node, perhaps over an
+	// earlier connection. asked is the time of that request.
 	seen        Sighting
 	asked       time.Duration
 	firstLook   time.Duration // when this connection's first look was answered
@@ -110,10 +110,10 @@ func NewDeployment(addrs []string) Deployment {
 // Born records the latest time at which a node's process can have started.
 func (d *Deployment) Born(node int, at time.Duration) { d.nodes[node].born = at }
 
-// Since returns the time since when all nodes count as watched if this client
-// opens the set: that of the node that began last, see Trust.Began. That node
-// may be the empty successor of a member of another set, whose locks the other
-// nodes do not know (R29). If the client founds a new set, no lock is held.
+// Since returns since when all nodes count as watched in a set opened by this
+// client: the start of the last of them, see Trust.Began. That node may be the
+// empty successor of a member of another set, with locks unknown to the other
+// nodes (R29). A client that founds a new set asserts that no lock is held.
 func (d *Deployment) Since(of func(node int) Trust, now time.Duration) time.Duration {
 	debut := d.Debut()
 	if debut && d.Founds {
@@ -140,9 +140,9 @@ func (d *Deployment) Proof(s Sighting) Sighting {
 // watched before proves nothing there.
 func (d *Deployment) Vouches(who Identity) bool { return d.bound != "" && who.ID == d.bound }
 
-// Rebound reports, once, that the nodes turned out to belong to a deployment
-// that another client opened. What this client watched before proves nothing
-// there: call Trust.Joins for each node.
+// Rebound reports, once, that the nodes turned out to belong to another
+// client's deployment. What this client watched before proves nothing there:
+// call Trust.Joins for each node.
 func (d *Deployment) Rebound() bool {
 	was := d.rebound
 	d.rebound = false
@@ -187,8 +187,8 @@ func (d *Deployment) Sight(node int, s Sighting, asked, now time.Duration) {
 	d.bind()
 }
 
-// Answer records a node's answer to an order. If the node did not carry it out,
-// the node holds something that this client has not seen.
+// Answer records a node's answer to an order. A node that did not holds
+// something this client has not seen.
 func (d *Deployment) Answer(node int, o Order, done bool) {
 	n := &d.nodes[node]
 	n.outdated = n.outdated || !done
@@ -233,9 +233,9 @@ func (d *Deployment) belong(id string) {
 	d.bound = id
 }
 
-// Elsewhere records that a node did not carry out an order because another of
-// its databases belongs to a deployment, as the node's text says: a master
-// belongs to a deployment with one database. The order is tried again later.
+// Elsewhere records that a node did not carry out an order: by its text,
+// another of its databases belongs to a deployment. A master belongs to a
+// deployment with one database. The order is tried again later.
 func (d *Deployment) Elsewhere(node int, o Order, text string) error {
 	number, rest, _ := strings.Cut(text, " ")
 	db, err := strconv.Atoi(number)
@@ -252,8 +252,7 @@ func (d *Deployment) Elsewhere(node int, o Order, text string) error {
 	return nil
 }
 
-// Other returns a node of which another database belongs to a deployment, and
-// that one.
+// Other returns a node with another database in a deployment, and that one.
 func (d *Deployment) Other() (node int, other Other, ok bool) {
 	for i := range d.nodes {
 		if n := &d.nodes[i]; n.other != (Other{}) && n.seen.Free() {
@@ -271,8 +270,8 @@ func (d *Deployment) Drop(node int, o Order) {
 	}
 }
 
-// Identity returns the deployment that the nodes show, and whether a quorum
-// shows it. It is zero if no node shows one, or if they show several (Rivals).
+// Identity returns the deployment shown by the nodes, and whether a quorum
+// shows it. It is zero for none, and for several (Rivals).
 func (d *Deployment) Identity() (who Identity, bound bool) {
 	if _, _, ok := d.Rivals(); ok {
 		return Identity{}, false
@@ -287,8 +286,7 @@ func (d *Deployment) Identity() (who Identity, bound bool) {
 	return who, shown >= len(d.nodes)/2+1
 }
 
-// identity returns what a node shows. It is zero for a deployment that is
-// replaced.
+// identity returns what a node shows. It is zero for a replaced deployment.
 func (d *Deployment) identity(node int) Identity {
 	who := d.nodes[node].seen.Identity()
 	if d.replaces(who) {
@@ -306,10 +304,10 @@ func (d *Deployment) replaces(who Identity) bool {
 	return false
 }
 
-// Rivals returns two nodes that belong to different deployments, or the same
-// node twice if its deployment does not have as many nodes as this client. This
-// client must then not count any vote. A node that is locked for a deployment
-// counts as a member of it: others may already have seen its seal.
+// Rivals returns two nodes that belong to different deployments. For a
+// deployment of another size than this client's, it returns the same node
+// twice. This client must then not count any vote. A node that is locked for a
+// deployment counts as a member of it: others may already have seen its seal.
 func (d *Deployment) Rivals() (node, other int, ok bool) {
 	first := -1
 	for i := range d.nodes {
@@ -341,8 +339,8 @@ func (d *Deployment) Claim(node int) Identity {
 	return d.Shown(node)
 }
 
-// Opener returns the deployment that another client is about to open with a
-// node, or was when it died; zero if there is none.
+// Opener returns the deployment that another client is, or was at its death,
+// about to open with a node; zero for none.
 func (d *Deployment) Opener(node int) Identity {
 	if o := d.nodes[node].seen.Opening; o.Stage != NoOpening && o.Identity != d.opening.who {
 		return o.Identity
@@ -356,8 +354,8 @@ func (d *Deployment) Shown(node int) Identity { return d.Seen(node).Identity() }
 // Opening reports whether this client is opening the set.
 func (d *Deployment) Opening() bool { return d.opening.stage != Nothing }
 
-// Debut reports whether no node had a seal of any form when this client began
-// to open the set, or has one now, if it is not opening it (R29).
+// Debut reports whether no node had a seal of any form at the beginning of this
+// client's opening, or has one now, outside of an opening (R29).
 func (d *Deployment) Debut() bool {
 	if d.Opening() {
 		return d.opening.debut
@@ -365,8 +363,8 @@ func (d *Deployment) Debut() bool {
 	return d.all(func(i int) bool { return d.nodes[i].seen.What == SealAbsent })
 }
 
-// RivalsAsked returns when the earlier of the two looks that found the rivals
-// was requested.
+// RivalsAsked returns the time of the earlier request of the two looks that
+// found the rivals.
 func (d *Deployment) RivalsAsked() time.Duration {
 	node, other, _ := d.Rivals()
 	return min(d.nodes[node].asked, d.nodes[other].asked)
@@ -423,8 +421,8 @@ func (d *Deployment) Berth(node int) Berth {
 	return BerthCounts
 }
 
-// Renamed reports whether a node belongs to this client's deployment, which
-// lists it by another address.
+// Renamed reports whether a node belongs to this client's deployment under
+// another address.
 func (d *Deployment) Renamed(node int) bool {
 	who, _ := d.Identity()
 	return d.Counts(node) && !who.Lists(d.nodes[node].name)
@@ -437,8 +435,8 @@ func (d *Deployment) Pending(node int) bool {
 	return !bound && who != (Identity{}) && d.nodes[node].looked && d.identity(node) == who
 }
 
-// Open reports whether answers that are under way, to this client or another,
-// will soon decide whether a node's votes may count.
+// Open reports whether answers under way, to this client or another, will soon
+// decide about a node's votes.
 func (d *Deployment) Open(node int, now time.Duration) bool {
 	switch d.Berth(node) {
 	case BerthAdopts, BerthOpening, BerthUnread:
@@ -449,8 +447,8 @@ func (d *Deployment) Open(node int, now time.Duration) bool {
 	return false
 }
 
-// knows reports whether a node that shows no deployment is a member of this
-// one: it is listed, or was seen in it.
+// knows reports whether a node without a deployment is a member of this one: it
+// is listed, or was seen in it.
 func (d *Deployment) knows(who Identity, n *nodeView) bool {
 	return who.Lists(n.name) || n.lastID == who.ID
 }

@@ -39,9 +39,9 @@ const (
 	// adoptAlone is how long a free node waits if no node shows the identity,
 	// and only this client remembers it.
 	adoptAlone = 2 * time.Second
-	// adoptWithin is how long a node whose process is young must be connected
-	// before it is opened. If the node is the empty successor of a member of
-	// another deployment, a client of that one adopts it before: clients
+	// adoptWithin is how long a node whose process is young must be
+	// connected before it is opened. The empty successor of a member of
+	// another deployment is adopted by a client of that one before: clients
 	// reconnect within 1.2 s (R26).
 	adoptWithin = 3 * time.Second
 	// openPause is the mean of the first pause between attempts, and
@@ -86,8 +86,8 @@ func (d *Deployment) Wait(now time.Duration) time.Duration {
 }
 
 // open begins an attempt if all nodes are up, were looked at, and are free. It
-// asks one node first, the arbiter, which is the same for all clients of the
-// set: so the client that gets the arbiter also gets the other nodes.
+// asks one node first, the arbiter, the same for all clients of the set. So the
+// client that gets the arbiter also gets the other nodes.
 func (d *Deployment) open(now time.Duration, random func() uint64) Order {
 	if now < max(d.opening.pause, d.settled()) || !d.allFree() {
 		return Order{}
@@ -108,8 +108,8 @@ func (d *Deployment) allFree() bool {
 	return d.all(func(i int) bool { n := &d.nodes[i]; return n.up && n.looked && d.free(i) && d.Former(i) == "" })
 }
 
-// Settles returns how long it takes until this client opens the set, if it only
-// waits for that time to pass; otherwise 0.
+// Settles returns how long it takes until this client opens the set, for one
+// that only waits for time to pass; otherwise 0.
 func (d *Deployment) Settles(now time.Duration) time.Duration {
 	if d.Opening() || !d.allFree() {
 		return 0
@@ -117,10 +117,9 @@ func (d *Deployment) Settles(now time.Duration) time.Duration {
 	return max(0, d.settled()-now)
 }
 
-// settled returns from when on no node is left to a client of another
-// deployment, whose empty successor it may be. A process that has run for long
-// is none. If this client founds the set, there is no other deployment but
-// those that it replaces.
+// settled returns from when on no node may still be the empty successor of
+// another deployment's member. A process that has run for long is none. A
+// client that founds the set knows no other deployment but the replaced ones.
 func (d *Deployment) settled() (at time.Duration) {
 	if d.Founds {
 		return d.lapsed()
@@ -133,8 +132,8 @@ func (d *Deployment) settled() (at time.Duration) {
 }
 
 // lapsed returns from when on the locks of replaced deployments last no longer
-// than clients of the new one wait. If a replaced one has a longer MaxTTL, that
-// is the difference.
+// than clients of the new one wait. For a replaced one with a longer MaxTTL,
+// that is the difference.
 func (d *Deployment) lapsed() (at time.Duration) {
 	for i := range d.nodes {
 		if n := &d.nodes[i]; d.replaces(n.seen.Identity()) {
@@ -144,10 +143,10 @@ func (d *Deployment) lapsed() (at time.Duration) {
 	return at
 }
 
-// Former returns the id of the deployment that a node was last seen in, if that
-// never was this client's: no quorum of the client's nodes showed it, and its
-// members are others. Otherwise it returns "". If such a node comes back empty,
-// the clients of its former deployment adopt it again.
+// Former returns the id of a node's last deployment, provided that it never was
+// this client's: no quorum of the client's nodes showed it, and its members are
+// others. Otherwise it returns "". If such a node comes back empty, the clients
+// of its former deployment adopt it again.
 func (d *Deployment) Former(node int) string {
 	was := d.nodes[node].lastID
 	if was != d.bound && !strings.Contains(d.earlier, was) && d.nodes[node].lastMembers != d.members && !d.replaces(Identity{ID: was}) {
@@ -157,7 +156,7 @@ func (d *Deployment) Former(node int) string {
 }
 
 // free reports whether a node belongs to no deployment and is in no opening,
-// other than those that are replaced.
+// other than replaced ones.
 func (d *Deployment) free(node int) bool {
 	s := d.nodes[node].seen
 	who, opens := s.Identity(), s.Opening.Identity
@@ -261,8 +260,8 @@ func (d *Deployment) lookAgain(now time.Duration) Order {
 	return o
 }
 
-// complete seals nodes that are locked for an identity that another node shows:
-// that seal proves that all nodes were locked for it.
+// complete seals nodes locked for an identity of another node's seal. That seal
+// proves that all nodes were locked for it.
 func (d *Deployment) complete(time.Duration) Order {
 	who, _ := d.Identity()
 	o := Order{Confirm, 0, who}
@@ -303,18 +302,17 @@ func (d *Deployment) adopt(now time.Duration) Order {
 	return o
 }
 
-// agrees reports whether a node's seal, if it has one, has this client's
-// MaxTTL.
+// agrees reports whether a node's seal, if any, has this client's MaxTTL.
 func (d *Deployment) agrees(node int) bool {
 	s := d.nodes[node].seen.Seal
 	return d.MaxTTL == 0 || s.Identity == (Identity{}) || s.MaxTTL == 0 || s.MaxTTL == d.MaxTTL
 }
 
-// revive ends an opening that a client left when it died. If every node is
-// locked or sealed for the identity, all locks were confirmed, and no client
-// will remove them: revive seals them. If a member of the set carries neither
-// the proposal nor the lock, no client will ever seal the identity, since locks
-// are sent only once all proposals were accepted: revive removes them.
+// revive ends an opening left by a client at its death. If every node is locked
+// or sealed for the identity, all locks were confirmed, and no client will
+// remove them: revive seals them. If a member of the set carries neither the
+// proposal nor the lock, no client will ever seal the identity, since locks are
+// sent only once all proposals were accepted: revive removes them.
 func (d *Deployment) revive(now time.Duration) Order {
 	for i := range d.nodes {
 		left := d.nodes[i].seen.Opening
@@ -337,10 +335,10 @@ func (d *Deployment) revive(now time.Duration) Order {
 	return Order{}
 }
 
-// dead reports whether no client will ever seal a node for an identity that
-// nodes are locked for. That is so if a member that was looked at after the
-// lock has neither the identity's proposal nor its lock nor its seal, and no
-// other node has the seal: if one had, the member may have lost its own.
+// dead reports whether no client will ever seal a node for an identity in
+// locks. Such a lock is dead if a member, looked at after it, has neither the
+// identity's proposal nor its lock nor its seal. No other node may have the
+// seal: the member may have lost its own.
 func (d *Deployment) dead(who Identity, locked time.Duration) bool {
 	lacking := false
 	for i := range d.nodes {

@@ -3,12 +3,12 @@ package pure
 // The votes of quarantined nodes (R10, R23). In a set of nodes, bit i stands
 // for node i.
 
-// Void returns the quarantined nodes whose grants do not count: for a claim all
-// of them, and for an extension the doubted ones, which were also quarantined
+// Void returns the quarantined nodes with grants that do not count: for a claim
+// all of them, for an extension the doubted ones. Those were also quarantined
 // when the key was set. A doubted node may have forgotten its vote for another
-// client before that, and that client may still wait for the last vote of its
-// quorum. A key that is older than the quarantine proves that the node has
-// forgotten nothing since it was set.
+// client before that. That client may still wait for the last vote of its
+// quorum. A key older than the quarantine proves that the node has forgotten
+// nothing since.
 func Void[S ~uint16](claim bool, quarantined, doubted S) S {
 	if claim {
 		return quarantined
@@ -17,17 +17,17 @@ func Void[S ~uint16](claim bool, quarantined, doubted S) S {
 }
 
 // RestoredCounts reports whether a key that a node set again is a grant
-// (healing). It is not if the node is quarantined, or was when the command got
-// its place: the node may have forgotten the lock of another client.
+// (healing). It is none on a node in quarantine, now or at the time of the
+// command's place: that may have forgotten another client's lock.
 func RestoredCounts[S ~uint16](node int, discounted, quarantined S) bool {
 	return (discounted|quarantined)>>uint(node)&1 == 0
 }
 
 // DoubtRenewal returns a hold's doubted nodes after a renewal was sent, and
-// those of them that are doubted because of it. A node that got the renewal and
-// is not quarantined is no longer doubted. On a quarantined node a healing
-// renewal may set the key again; the node is doubted until it answers that the
-// key was there.
+// those of them that it made so. A node that got the renewal and is not
+// quarantined is no longer doubted. On a quarantined node a healing renewal may
+// set the key again. The node is doubted until it answers that the key was
+// there.
 func DoubtRenewal[S ~uint16](doubted, sent, quarantined S, heals bool) (after, unsure S) {
 	doubted &^= sent &^ quarantined
 	if heals {

@@ -3,17 +3,17 @@ package pure
 import "time"
 
 // Floors is what one client knows of the floors that its nodes give their
-// fencing numbers (docs/internals/fencing.md). It decides when a node that lost
-// its memory gets a new one, and which. Sight, Part, Blind, Ordered and
+// fencing numbers (docs/internals/fencing.md). It decides when a node without
+// memory gets a new one, and of what height. Sight, Part, Blind, Ordered and
 // Answered are events.
 //
-// A node is sealed if the process that runs there was given a floor. Only then
-// does its grant of a number count. A node that is not may be given one once
-// its quarantine is over (R23), as its own seal proves: no attempt from before
-// its loss is still in flight then. The floor is the highest number that the
-// other nodes remember, of which as many are asked, after that, as make sure
-// that one of them took part in each grant. If fewer of them are sealed,
-// nothing can be learned, and only an operator can go on.
+// A node is sealed once its process was given a floor. Only then does its grant
+// of a number count. A node that is not may be given one once its quarantine is
+// over (R23), as its own seal proves: no attempt from before its loss is still
+// in flight then. The floor is the highest number that the other nodes
+// remember. So many of them are asked, after that, that each grant had one of
+// them. If fewer of them are sealed, nothing can be learned, and only an
+// operator can go on.
 //
 // What one node says is one node's word (R33). A record that cannot be true is
 // no answer: its node is not sealed, no other learns from it, and only an
@@ -31,12 +31,12 @@ type Footing struct {
 	Known  bool // there is a record, and it could be read
 	// Strange says that something else stands in its place.
 	Strange bool
-	// Run is the name of the process that was asked (ProcessName); "" if its
-	// run id may not be asked. If Durable, any process is the same.
+	// Run is the name of the asked process (ProcessName); "" without the
+	// right to ask. If Durable, any process is the same.
 	Run     string
 	Durable bool
-	// Proof is the value of the node's seal if that proves that its quarantine
-	// is over, and the node counts; "" otherwise.
+	// Proof is the value of a seal that proves the end of the node's
+	// quarantine, for a node that counts; "" otherwise.
 	Proof string
 }
 
@@ -44,8 +44,8 @@ type footing struct {
 	Footing
 	seen  bool
 	asked time.Duration // when the last look was asked for
-	// ripe is when the first of the latest looks came back that all found this
-	// proof, and no floor.
+	// ripe is the time of the first of the latest looks with this proof and
+	// no floor.
 	ripe time.Duration
 	busy bool // a floor is being written
 }
@@ -70,15 +70,14 @@ func (f *Floors) Sight(node int, s Footing, asked, now time.Duration, clock int6
 // process's.
 func (f *Floors) Part(node int) { f.nodes[node] = footing{} }
 
-// Blind is a grant that said that the node has no floor: what the last look
-// found is gone.
+// Blind is a grant by a node without a floor: what the last look found is gone.
 func (f *Floors) Blind(node int) { f.nodes[node] = footing{seen: true, busy: f.nodes[node].busy} }
 
 // Ordered is a floor on its way to a node, and Answered the end of that.
 func (f *Floors) Ordered(node int) { f.nodes[node].busy = true }
 
-// Answered is the node's answer to the floor that was on its way, or that there
-// will be none.
+// Answered is the node's answer to the floor on its way, or the end of hope for
+// it.
 func (f *Floors) Answered(node int) { f.nodes[node].busy = false }
 
 // Seen reports whether a node was looked at over this connection.
@@ -101,8 +100,8 @@ func (f *Floors) Beyond(node int) bool {
 	return n.Strange || n.Known && n.Record.High() > Believable(f.clock, f.Common()+recordSlack)
 }
 
-// Common returns the highest number that a quorum of nodes remember, or higher
-// ones, and 0 if no quorum was found to remember any.
+// Common returns the highest number that a quorum of nodes remember, or a
+// higher one, and 0 without such a quorum.
 func (f *Floors) Common() int64 {
 	var all [mostNodes]int64
 	for i := range f.nodes {
@@ -114,8 +113,8 @@ func (f *Floors) Common() int64 {
 }
 
 // Due returns the floor for a node that is not sealed. If ok is false, it
-// cannot be known yet: the nodes of the set are to be looked at again first,
-// and if there are none, that must wait for something else.
+// cannot be known yet. The nodes of the set are to be looked at again first;
+// with none in it, that must wait for something else.
 func (f *Floors) Due(node int) (floor int64, again uint16, ok bool) {
 	n := &f.nodes[node]
 	if n.Proof == "" || n.busy || f.Sealed(node) || f.Beyond(node) {
@@ -139,8 +138,8 @@ func (f *Floors) Due(node int) (floor int64, again uint16, ok bool) {
 // Proof returns the seal that a floor must be written beside.
 func (f *Floors) Proof(node int) string { return f.nodes[node].Proof }
 
-// Learnable reports whether enough other nodes are sealed for a node's floor to
-// be learned, or may be: those that were not looked at.
+// Learnable reports whether enough other nodes to learn a floor from are
+// sealed, or may be, not yet looked at.
 func (f *Floors) Learnable(node int) bool {
 	others := 0
 	for i := range f.nodes {

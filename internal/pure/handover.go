@@ -10,13 +10,13 @@ import "time"
 // WorthHandingOver reports whether enough is left: half of the whole.
 func WorthHandingOver(left, whole time.Duration) bool { return left > 0 && left >= whole/2 }
 
-// Young reports whether so much is left that no extension is needed yet: nine
-// tenths. So when grants follow one another quickly, most cost the nodes
-// nothing, and even a lock with a short TTL is extended once for many of them.
+// Young reports whether no extension is needed yet: nine tenths are left. So
+// when grants follow one another quickly, most cost the nodes nothing, and even
+// a lock with a short TTL is extended once for many of them.
 func Young(left, whole time.Duration) bool { return left >= whole/10*9 }
 
-// Added returns the sum of an age and a time. It is Never if the age is, or if
-// the sum would overflow.
+// Added returns the sum of an age and a time. It is Never for that age, and for
+// a sum that would overflow.
 func Added(age, d time.Duration) time.Duration {
 	if age == Never || d > 0 && age >= Never-d {
 		return Never

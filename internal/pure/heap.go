@@ -6,8 +6,8 @@ import "time"
 //
 //	entries[(i-1)/2].at ≤ entries[i].at
 //
-// Each item has a Place, which the heap keeps up to date, so that the item can
-// be moved and removed. The zero Heap is empty.
+// Each item has a Place. The heap keeps it up to date, so that the item can be
+// moved and removed. The zero Heap is empty.
 type Heap[T any] struct {
 	entries []entry[T]
 }

@@ -2,10 +2,10 @@ package pure
 
 import "time"
 
-// A Debt is a release that a node has not confirmed while it may still hold the
-// key (R8). It ends with an integer reply, or when the key must have expired:
-// TTL × (1 + drift) after the moment from which the node can execute no older
-// command. It is never dropped earlier.
+// A Debt is an unconfirmed release to a node that may still hold the key (R8).
+// It ends with an integer reply, or with the certain expiry of the key: TTL ×
+// (1 + drift) after the node can execute no older command. It is never dropped
+// earlier.
 //
 // Only the ledger changes a debt.
 type Debt struct {
@@ -13,12 +13,12 @@ type Debt struct {
 	ttl     time.Duration // of the key
 	Due     time.Duration // when to send it (again)
 	Delay   time.Duration // until the next try after a refusal
-	// Until is when the key must have expired. It is 0 until the fence: that
-	// time is not known before.
+	// Until is the time of that expiry. It is 0 and unknown before the
+	// fence.
 	Until time.Duration
 	Sent  bool // an answer is awaited
-	// Repeat means that an answer does not end the debt: the SET may still be
-	// executed, because CLIENT KILL is forbidden (R8).
+	// Repeat means that an answer does not end the debt. The SET may still
+	// be executed, since CLIENT KILL is forbidden (R8).
 	Repeat  bool
 	settled bool // it was answered, but is still repeated
 	Index   int  // in Ledger.Debts; -1 when it has ended
@@ -26,9 +26,8 @@ type Debt struct {
 	turn, ending Place // in the ledger's heaps
 }
 
-// The pauses before refused debts are tried again (R8), and before debts whose
-// SET may still be executed are repeated (docs/internals/design.md, "The SET
-// that comes late").
+// The pauses before refused debts are tried again (R8), and before debts of a
+// late SET are repeated (docs/internals/design.md, "The SET that comes late").
 const (
 	RefusedFirst = 50 * time.Millisecond
 	refusedMost  = time.Second
@@ -40,27 +39,27 @@ const (
 	// PaymentsAtOnce is how many debts travel together, so that one exchange
 	// stays far below a socket's buffer.
 	PaymentsAtOnce = 256
-	// expireAtOnce bounds the debts that one call of Expire ends, so that many
-	// of them do not delay all other work.
+	// expireAtOnce bounds the debts ended by one call of Expire. Many of
+	// them do not delay all other work.
 	expireAtOnce = 512
 )
 
 // A Ledger holds the debts of one node. It is guarded by its owner's mutex.
 //
-// The debts that await no answer are in two orders: by Due, and by Until if
-// that is known.
+// The debts without an awaited answer are in two orders: by Due, and by a known
+// Until.
 type Ledger struct {
 	Debts []*Debt // all that have not ended, in no order
 	turns Heap[*Debt]
 	ends  Heap[*Debt]
-	// known has the debts by their commands. A lock that is released several
-	// times is owed once.
+	// known has the debts by their commands. A lock released several times
+	// is owed once.
 	known map[string]*Debt
 	safe  int     // the number of debts that are settled
 	Limit int     // at which the ledger is full
 	Drift float64 // of the clocks of nodes and clients, as a fraction
-	// Longest is the longest TTL that was asked for so far. An extension may
-	// have succeeded unnoticed, so a key may live longer than the TTL of its
+	// Longest is the longest TTL asked for so far. An extension may have
+	// succeeded unnoticed, so a key may live longer than the TTL of its
 	// debt.
 	Longest             time.Duration
 	Made, Paid, Expired uint64 // see Counts
@@ -70,13 +69,13 @@ type Ledger struct {
 type Release struct {
 	Command []byte        // encoded; the ledger copies it
 	TTL     time.Duration // of the key
-	// Unfenced reports that the SET was written to a connection that could not
-	// be killed, and may still be executed; see Unfenced.Has.
+	// Unfenced reports that the SET went to a connection beyond killing,
+	// and may still be executed; see Unfenced.Has.
 	Unfenced bool
 }
 
-// Unfenced is what is known of a connection that could not be killed: the
-// server may still execute its commands (R8).
+// Unfenced is what is known of a connection beyond killing: the server may
+// still execute its commands (R8).
 type Unfenced struct {
 	End   uint64        // only commands before this position were written to it
 	Since time.Duration // when the next connection tried to kill it
@@ -85,16 +84,16 @@ type Unfenced struct {
 // Has reports whether the command at a position may still be executed.
 func (u Unfenced) Has(pos uint64) bool { return pos < u.End }
 
-// Owe records a release that a connected node has not confirmed, to be sent
-// when it is due. The key's time runs from now on: the node executes what was
-// written to this connection before.
+// Owe records an unconfirmed release of a connected node, and when to send it.
+// The key's time runs from now on: the node executes what was written to this
+// connection before.
 func (l *Ledger) Owe(r Release, due, now time.Duration) {
 	d := l.add(r, due)
 	d.Until = l.end(d, now)
 	l.plan(d)
 }
 
-// OweAbsent is Owe for a node that is not connected. The key's time begins with
+// OweAbsent is Owe for a node without a connection. The key's time begins with
 // the next connection, when nothing older can be executed any more.
 func (l *Ledger) OweAbsent(r Release, due time.Duration) {
 	d := l.add(r, due)
@@ -102,11 +101,10 @@ func (l *Ledger) OweAbsent(r Release, due time.Duration) {
 	l.plan(d)
 }
 
-// Doubt records a release that was answered, but whose SET may still be
-// executed, from a connection that could not be killed. The release is repeated
-// until the key must have expired, counted from since
-// (docs/internals/design.md, "The SET that comes late"). Doubt returns when the
-// debt is due; ok is false if the key has expired already.
+// Doubt records an answered release of a SET that may still be executed, from a
+// connection beyond killing. The release is repeated up to the certain expiry
+// of the key, counted from since (docs/internals/design.md, "The SET that comes
+// late"). Doubt returns when the debt is due; ok is false for an expired key.
 func (l *Ledger) Doubt(r Release, since, now time.Duration) (due time.Duration, ok bool) {
 	until := since + l.life(r.TTL)
 	if now >= until {
@@ -118,15 +116,15 @@ func (l *Ledger) Doubt(r Release, since, now time.Duration) (due time.Duration, 
 	return d.Due, true
 }
 
-// Full reports whether the node gets no new SETs until it has paid. The ledger
+// Full reports whether the node gets no new SETs before it has paid. The ledger
 // still takes debts then. They come from locks that were granted or requested
 // before, with one release each, so their number is bounded, and none is ever
 // dropped.
 func (l *Ledger) Full() bool { return len(l.Debts)-l.safe >= l.Limit }
 
-// MayJoin reports whether the node owes so little that it may get new commands
-// before it has paid. Waiting until nothing is due would keep a node out for as
-// long as callers release locks that it may hold.
+// MayJoin reports whether the node owes little enough for new commands before
+// it has paid. A wait for nothing due would keep a node out for as long as
+// callers release locks that it may hold.
 func (l *Ledger) MayJoin(now time.Duration) bool {
 	return !l.Full() && l.Due(now, PaymentsAtOnce+1) <= PaymentsAtOnce
 }
@@ -167,15 +165,14 @@ func (l *Ledger) plan(d *Debt) {
 	l.ends.Put(d, &d.ending, d.Until)
 }
 
-// Recall records that no answer to a debt is awaited any more, because the
-// connection died.
+// Recall records the end of the wait for an answer to a debt: the connection
+// died.
 func (l *Ledger) Recall(d *Debt) {
 	d.Sent = false
 	l.plan(d)
 }
 
-// Postpone puts off a debt that was taken but could not be sent for lack of
-// room.
+// Postpone puts off a debt taken but not sent for lack of room.
 func (l *Ledger) Postpone(d *Debt, now time.Duration) {
 	d.Due = now + RefusedFirst
 	l.Recall(d)
@@ -206,8 +203,8 @@ func (l *Ledger) life(ttl time.Duration) time.Duration {
 	return ttl + Drift(ttl, l.Drift)
 }
 
-// end returns when a debt's key must have expired, if the node executes no
-// older command from now on. If the debt is repeated, its own TTL counts.
+// end returns the certain expiry of a debt's key, for a node that executes no
+// older command from now on. Of a repeated debt, its own TTL counts.
 func (l *Ledger) end(d *Debt, now time.Duration) time.Duration {
 	if d.Repeat {
 		return now + l.life(d.ttl)
@@ -220,8 +217,8 @@ func (l *Ledger) end(d *Debt, now time.Duration) time.Duration {
 // release is repeated, since its SET may still be executed.
 //
 // The repetitions start again with each connection. A join sends the release at
-// once, whatever its Due. If that counted as a repetition, after a few
-// connections the pause would be longer than the key's life.
+// once, whatever its Due. Counted as a repetition, that would make the pause
+// longer than the key's life after a few connections.
 func (l *Ledger) FenceDebt(d *Debt, now time.Duration, certain bool) {
 	d.Due = now
 	if !certain || d.Repeat {
@@ -246,10 +243,10 @@ func (l *Ledger) StartDebt(d *Debt, now time.Duration) {
 	l.Recall(d)
 }
 
-// Settle applies a node's answer to a debt. answered reports that it was an
-// integer, which ends the debt. After any other answer the debt is tried again
-// after 50 ms, doubling to 1 s. Settle returns when the debt is due next; owed
-// is false if it has ended.
+// Settle applies a node's answer to a debt. answered reports an integer. That
+// ends the debt. After any other answer the debt is tried again after 50 ms,
+// doubling to 1 s. Settle returns when the debt is due next; owed is false for
+// an ended one.
 func (l *Ledger) Settle(d *Debt, answered bool, now time.Duration) (due time.Duration, owed bool) {
 	if d.Index < 0 {
 		return 0, false // it has expired
@@ -283,8 +280,8 @@ func (l *Ledger) Settle(d *Debt, answered bool, now time.Duration) (due time.Dur
 	return d.Due, true
 }
 
-// Expire ends debts whose keys must have expired, up to 512 at a time. While
-// there are more, Next returns a time that has passed.
+// Expire ends debts whose keys must have expired, up to 512 at a time. With
+// more of them, Next returns a past time.
 func (l *Ledger) Expire(now time.Duration) {
 	for range expireAtOnce {
 		d, at := l.ends.First()
@@ -298,8 +295,8 @@ func (l *Ledger) Expire(now time.Duration) {
 	}
 }
 
-// Take appends debts that are due to dst, in the order of Due, until it has
-// most of them, and marks them as sent.
+// Take appends up to most due debts to dst, in the order of Due, and marks them
+// as sent.
 func (l *Ledger) Take(dst []*Debt, now time.Duration, most int) []*Debt {
 	for len(dst) < most {
 		d, at := l.turns.First()
@@ -317,16 +314,16 @@ func (l *Ledger) Take(dst []*Debt, now time.Duration, most int) []*Debt {
 func (l *Ledger) Due(now time.Duration, most int) int { return l.turns.Count(now, most) }
 
 // Next returns the earliest time at which a debt is due or a key has expired.
-// ok is false if every debt awaits an answer, or there is none.
+// ok is false with no debt, or only awaited ones.
 func (l *Ledger) Next() (at time.Duration, ok bool) {
 	_, due := l.turns.First()
 	_, end := l.ends.First()
 	return min(due, end), due != Never
 }
 
-// Misplaced returns a debt whose times differ from those in the heaps, or nil
-// if there is none. It is for tests: with an outdated end in a heap a debt
-// would be dropped too early, and without an entry it would never be paid (R8).
+// Misplaced returns a debt with times that differ from those in the heaps, or
+// nil. It is for tests: with an outdated end in a heap a debt would be dropped
+// too early, and without an entry it would never be paid (R8).
 func (l *Ledger) Misplaced() *Debt {
 	for _, d := range l.Debts {
 		switch {

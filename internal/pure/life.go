@@ -6,18 +6,18 @@ import "time"
 type State uint8
 
 const (
-	// Down means that there is no connection, and that the next attempt comes
-	// after a pause.
+	// Down means that there is no connection. The next attempt comes after
+	// a pause.
 	Down State = iota
 	// Dialing means that an attempt to connect and shake hands is under way.
 	Dialing
 	// Fencing means that the commands of the previous connection are being made
 	// harmless (R8).
 	Fencing
-	// Paying means that the releases that the node has not confirmed are sent,
-	// before any other command (R8).
+	// Paying means that the node's unconfirmed releases are sent, before
+	// any other command (R8).
 	Paying
-	// Up means that the node gets every command, and that its votes count.
+	// Up means that the node gets every command, and its votes count.
 	Up
 	// Shed means that this client broke the connection (R26). The node gets no
 	// new commands.
@@ -89,11 +89,11 @@ type Life struct {
 	// Wait is how long to wait before the next dial, for the action ToWait.
 	Wait time.Duration
 
-	// Returning is set when a steady connection ends that this client did not
-	// break, until an attempt to replace it fails: the node may be up again in
-	// a moment, as after an idle timeout.
+	// Returning is set from the end of a steady connection, not by this
+	// client, to the first failed attempt to replace it. The node may be up
+	// again in a moment, as after an idle timeout.
 	Returning bool
-	// Ended is when that connection ended.
+	// Ended is the time of that end.
 	Ended time.Duration
 
 	delay, barredDelay time.Duration
@@ -149,11 +149,11 @@ func (l Life) On(e LifeEvent, now time.Duration, jitter float64) (Life, LifeActi
 	}
 }
 
-// buried handles the end of a connection. If it was steady and this client did
-// not break it, the first dial begins at once: an idle timeout of a server or a
-// proxy ends the connections to all nodes at the same time, and until they are
-// back there is no quorum. Further dials are delayed, as are those to a server
-// that drops connections early, and the budget bounds them all (R26).
+// buried handles the end of a connection. After a steady one that this client
+// did not break, the first dial begins at once. An idle timeout of a server or
+// a proxy ends the connections to all nodes at the same time, and without them
+// there is no quorum. Further dials are delayed, as are those to a server that
+// drops connections early, and the budget bounds them all (R26).
 func (l Life) buried(now time.Duration, jitter float64) (Life, LifeAction) {
 	if now-l.since < steadyAfter {
 		return l.backOff(now, jitter)
@@ -190,11 +190,10 @@ func (l Life) dial(now time.Duration) (Life, LifeAction) {
 	return l.enter(Dialing, now), ToDial
 }
 
-// backOff waits before the next dial: 50 ms, doubling to 1 s. The time that the
-// failed attempt took counts, so after a long attempt the next dial begins at
-// once: a stopped server that resumes answers the handshake in progress, so
-// there should always be one (R26: the server counts again within 200 ms of
-// resuming).
+// backOff waits before the next dial: 50 ms, doubling to 1 s. The time of the
+// failed attempt counts. So after a long one the next dial begins at once: a
+// stopped server answers the handshake in progress on resuming, so there should
+// always be one (R26: the server counts again within 200 ms of resuming).
 func (l Life) backOff(now time.Duration, jitter float64) (Life, LifeAction) {
 	wait := shorten(l.delay, jitter)
 	if l.State != Up && l.State != Shed {
@@ -227,8 +226,8 @@ func (l Life) refill(now time.Duration) Life {
 	return l
 }
 
-// shorten takes up to a tenth off a delay, so that clients that lost a node
-// together do not return together, and no delay exceeds its bound.
+// shorten takes up to a tenth off a delay. Clients that lost a node together do
+// not return together, and no delay exceeds its bound.
 func shorten(d time.Duration, jitter float64) time.Duration {
 	return d - time.Duration(jitter*float64(d)/10)
 }

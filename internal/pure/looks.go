@@ -36,7 +36,7 @@ func (l *Looks) Plan(trusted bool, now time.Duration) {
 	l.Next = now + l.delay
 }
 
-// Hasten makes the next look soon, unless it is sooner. It is called when a
-// node that lost the script that writes the seal was sent that script again, or
-// when what a node says is not believed.
+// Hasten makes the next look soon, unless it is sooner. It is called for a node
+// that was sent the script that writes the seal again, and for one that is not
+// believed.
 func (l *Looks) Hasten(now time.Duration) { l.Next = min(l.Next, now+lookFirst) }

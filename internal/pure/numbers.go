@@ -40,8 +40,8 @@ func (n *Numbers) Next(now time.Time) int64 {
 	}
 }
 
-// clock returns the nodes' time. This client's part is monotonic, so that a
-// clock which is set does not matter.
+// clock returns the nodes' time. This client's part is monotonic. Setting a
+// clock does not matter.
 func (n *Numbers) clock(now time.Time) int64 {
 	return n.zero.UnixMicro() + now.Sub(n.zero).Microseconds() + n.ahead.Load()
 }
@@ -50,15 +50,15 @@ func (n *Numbers) clock(now time.Time) int64 {
 // be believed.
 func (n *Numbers) Learn(last int64) { raise(&n.highest, last) }
 
-// Stale is Learn with the last number of a resource for which a node refused
-// one that was not higher.
+// Stale is Learn with the last number of a resource, from a node that refused
+// one as no higher.
 func (n *Numbers) Stale(last int64) {
 	n.Learn(last)
 	raise(&n.stale, last)
 }
 
-// Outdated reports whether a node has refused a number, since it was given out,
-// because it was too low.
+// Outdated reports whether a node has refused a number as too low since it was
+// given out.
 func (n *Numbers) Outdated(number int64) bool { return n.stale.Load() >= number }
 
 // raise makes a number at least as high as another one.

@@ -28,8 +28,8 @@ func rewritten(earlier, process string) bool {
 	return earlier != process && runOf(earlier) == runOf(process) && strings.Contains(earlier, ":") && strings.Contains(process, ":")
 }
 
-// survives reports whether what a durable node had in an earlier process is
-// still there: it is, unless the node was a replica meanwhile.
+// survives reports whether a durable node's keys of an earlier process are
+// still there: they are, unless the node was a replica meanwhile.
 func survives(earlier, process string) bool {
 	return !promoted(process) && !rewritten(earlier, process)
 }

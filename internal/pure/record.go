@@ -10,9 +10,9 @@ import (
 // all resources together (docs/internals/fencing.md). It is stored as text:
 // "redlock-fence 1 run_id=… floor=… period=20417 cur=… prev=…".
 type Record struct {
-	// Run is the name of the process that the floor was given to, "-" if its
-	// run id may not be asked. Floor is the least that a missing number counts as,
-	// and NoFloor if the node was given none.
+	// Run is the name of the floor's process, "-" without the right to ask
+	// for its run id. Floor is the least value of a missing number, and
+	// NoFloor for a node that was given none.
 	Run   string
 	Floor int64
 	// Cur is not lower than any number granted in Period, and Prev than any of
@@ -39,12 +39,12 @@ func (r Record) String() string {
 		" cur=" + strconv.FormatInt(r.Cur, 10) + " prev=" + strconv.FormatInt(r.Prev, 10)
 }
 
-// High returns a number that is not lower than any which the node remembers.
+// High returns a number not lower than any that the node remembers.
 func (r Record) High() int64 { return max(r.Cur, r.Prev, r.Floor, 0) }
 
 // Floored reports whether the record's floor is that of a process, by its name.
-// A replica that came or left changes the name and no number; a promotion shows
-// that the record may have come by replication, from a server that lags.
+// A replica's coming or leaving changes the name and no number. After a
+// promotion, the record may have come by replication, from a server that lags.
 func (r Record) Floored(process string, durable bool) bool {
 	kept := r.Run == process || runOf(r.Run) == runOf(process) && !promoted(process)
 	return r.Floor != NoFloor && (process != "" && kept || durable && survives(r.Run, process))

@@ -8,9 +8,9 @@ import (
 // A Renewal is the state of one lock that is held, and the decisions about it:
 // (state, event, age) → (state, action).
 //
-// All its times are ages: the time since the start of the grant or renewal from
-// which the validity counts, by the clock that shows the longest time. A
-// renewal that is granted moves that start, and the ages with it.
+// All its times are ages: the time since the start of the grant or renewal with
+// the present validity, by the clock that shows the longest time. A granted
+// renewal moves that start, and the ages with it.
 type Renewal struct {
 	phase    phase
 	Validity time.Duration // the age at which the validity ends
@@ -59,8 +59,8 @@ const (
 const (
 	// Never is an age that is never reached.
 	Never = time.Duration(math.MaxInt64)
-	// renewalsPerValidity sets when to renew: at a third of the validity, which
-	// leaves time for two more tries (R13).
+	// renewalsPerValidity sets when to renew: at a third of the validity,
+	// with time left for two more tries (R13).
 	renewalsPerValidity = 3
 	// pauseMost bounds the pause after a failed renewal.
 	pauseMost = time.Second
@@ -91,8 +91,8 @@ func (r Renewal) AtOnce() Renewal {
 // Held reports whether the hold has neither ended nor reached its bound.
 func (r Renewal) Held() bool { return r.phase == phaseHeld }
 
-// plan sets when to renew first, if a renewal is of any use, and the first
-// pause after a failure, which is a small part of the validity.
+// plan sets the time of the first renewal, if any is of use, and the first
+// pause after a failure, a small part of the validity.
 func (r Renewal) plan() Renewal {
 	r.next, r.delay = Never, min(max(r.Validity/64, time.Millisecond), 100*time.Millisecond)
 	if r.renews && r.bound > r.Validity-cancelMargin(r.Validity) {
@@ -111,8 +111,8 @@ func cancelMargin(validity time.Duration) time.Duration {
 // small part of the validity.
 func renewalWindow(validity time.Duration) time.Duration { return min(WindowMost, validity/100) }
 
-// Alarm returns the age at which to feed OnLook next: when the context must
-// end, or a renewal is due.
+// Alarm returns the age at which to feed OnLook next: the end of the context,
+// or a due renewal.
 func (r Renewal) Alarm() time.Duration {
 	switch {
 	case r.phase == phaseOver:

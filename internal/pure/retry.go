@@ -12,11 +12,10 @@ const (
 
 // RetryDelay returns the time to wait after the given failed attempt, counted
 // from 1: a random time between a floor and a ceiling (full jitter, R11).
-// random is uniform in [0, 1). The floor is least, or twice the time that a
-// quorum takes if that is more. The ceiling is most; if least is zero, it
-// begins at twice the floor and doubles with each attempt up to most. So
-// clients that collided quickly drift apart, and many waiters do not flood the
-// nodes.
+// random is uniform in [0, 1). The floor is the larger of least and twice the
+// time to a quorum. The ceiling is most; if least is zero, it begins at twice
+// the floor and doubles with each attempt up to most. So clients that collided
+// quickly drift apart, and many waiters do not flood the nodes.
 func RetryDelay(attempt int, quorumTime, least, most time.Duration, random float64) time.Duration {
 	floor := min(max(least, 2*quorumTime), most)
 	ceiling := most

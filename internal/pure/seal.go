@@ -54,16 +54,16 @@ func (i Identity) String() string {
 // (R23, R30). It is stored as text: "redlock-seal 3 deployment=… nodes=5
 // members=… run_id=… max_ttl_ms=30000 watched_ms=30305 uptime_ms=91000".
 //
-// Form 2 has the run id alone, so it proves nothing about a server that says
-// its replication history; clients that write it must not read form 3, in which
-// they would find another process. Form 1, "redlock-seal 1 run_id=…
-// max_ttl_ms=… watched_ms=…", also names no deployment.
+// Form 2 has the run id alone, so it proves nothing about a server with a
+// replication history. Clients of form 2 must not read form 3: they would find
+// another process there. Form 1, "redlock-seal 1 run_id=… max_ttl_ms=…
+// watched_ms=…", also names no deployment.
 type Seal struct {
 	Identity        Identity // zero in form 1
 	Run             string   // see ProcessName; "-" if the run id may not be asked
 	MaxTTL, Watched time.Duration
-	// Uptime is the longest time that the process can have run when Watched was
-	// written. It is 0 if that is not known, and in form 1.
+	// Uptime is the longest possible run of the process at the time of
+	// Watched. It is 0 for unknown, and in form 1.
 	Uptime time.Duration
 }
 
@@ -194,7 +194,7 @@ var stageNames = [...]string{"", "proposed", "locked"}
 func (s Stage) String() string { return stageNames[s] }
 
 // An Opening is the value of the opening's key. It says that a client is about
-// to give this identity to a set of nodes that have none (R30). It is stored as
+// to give this identity to a set of nodes without one (R30). It is stored as
 // text: "redlock-opening 1 proposed deployment=… nodes=5 members=…".
 type Opening struct {
 	Stage    Stage
@@ -206,8 +206,8 @@ const (
 	openingHead    = anyOpeningHead + "1 "
 )
 
-// LaterForm reports whether a text is a seal or an opening of a form that this
-// version does not know, and a newer one writes.
+// LaterForm reports whether a text is a seal or an opening of a newer version's
+// form.
 func LaterForm(text string) bool {
 	for head, last := range map[string]int{anySealHead: 3, anyOpeningHead: 1} {
 		rest, ok := strings.CutPrefix(text, head)
@@ -238,8 +238,8 @@ type Sighting struct {
 	What    Seen
 	Seal    Seal
 	Opening Opening // zero: none
-	// Later reports that what is strange is of a form that a newer version
-	// writes, see LaterForm.
+	// Later reports that the strange thing is of a newer version's form,
+	// see LaterForm.
 	Later bool
 }
 
@@ -248,7 +248,7 @@ func (s Sighting) Free() bool {
 	return (s.What == SealAbsent || s.What == SealSeen && s.Seal.Identity == Identity{}) && s.Opening.Stage == NoOpening
 }
 
-// Identity returns the deployment that the node belongs to, or zero if none is
+// Identity returns the deployment that the node belongs to, or zero for none
 // known.
 func (s Sighting) Identity() Identity { return s.Seal.Identity }
 

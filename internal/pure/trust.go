@@ -7,30 +7,31 @@ import (
 )
 
 // Trust is what this client knows of one node's past. It decides whether the
-// node may have forgotten a lock that is still valid, so that its grants must
-// not count (R23, the delayed restart). Meet records a handshake; At advances
-// the clock; Sight and Seal apply a seal; Opens and Joins begin a deployment;
-// and Require raises Need. Each returns the state after it.
+// node may have forgotten a valid lock. Then its grants must not count (R23,
+// the delayed restart). Meet records a handshake; At advances the clock; Sight
+// and Seal apply a seal; Opens and Joins begin a deployment; and Require raises
+// Need. Each returns the state after it.
 //
 // There are two proofs that no valid lock was forgotten. One is to have watched
-// the same process, known by its name (see ProcessName), for longer than any
-// lock lives; a reconnect that shows the same name does not interrupt that. The
-// other is a seal, which says how long another client has watched it. The
-// uptime that a server reports is a proof only at a debut (Began), when no node
-// of the set has a seal.
+// the same process, by its name (see ProcessName), for longer than any lock
+// lives. A reconnect to the same name does not interrupt that. The other is a
+// seal: it says how long another client has watched it. A server's reported
+// uptime is a proof only at a debut (Began), with no seal on any node of the
+// set.
 //
 // A node that forgot nothing may still not know a valid lock: that of another
-// deployment, to which some node of the set belonged until it came back empty.
-// So the time watched counts from when the set was opened (Opens, Joins).
+// deployment, from a node's time before it came back empty into the set. So the
+// time watched counts from when the set was opened (Opens, Joins).
 type Trust struct {
-	// Need is how long a process must have been watched. If zero, every process
-	// is trusted.
+	// Need is how long a process must have been watched. Zero trusts every
+	// process.
 	Need time.Duration
-	// Durable is set for a node that forgets nothing when it restarts. Then all
-	// processes of the node count as one, but for those that were a replica.
+	// Durable is set for a node that forgets nothing in a restart. Then all
+	// processes of the node count as one, but for those that were a
+	// replica.
 	Durable bool
 	Met     bool // a handshake has succeeded
-	// Run is the name of the process that is watched, or "" if the user may not
+	// Run is the name of the watched process, or "" without the right to
 	// ask for its run id.
 	Run     string
 	Account Account       // what the process says of its start
@@ -76,8 +77,8 @@ func NeedFor(maxTTL time.Duration, drift float64) time.Duration {
 // after the answer: a later time is safer.
 //
 // A server that becomes a replica replaces its keys by those of its master, in
-// the same process. Then nothing that was seen before is a proof, however
-// durable the node is.
+// the same process. Then nothing seen before is a proof, however durable the
+// node is.
 func (t Trust) Meet(run string, now time.Duration) Trust {
 	if t.Met && run != "" && run == t.Run {
 		return t.At(now)
@@ -113,17 +114,16 @@ func (t Trust) counted() time.Duration {
 	return t.since
 }
 
-// Sight applies a look at the seal, over a connection to the process that is
-// watched. The look must be what Deployment.Proof makes of it: the seal of
-// another deployment proves nothing.
+// Sight applies a look at the seal, over a connection to the watched process.
+// The look must be what Deployment.Proof makes of it: the seal of another
+// deployment proves nothing.
 //
 // No client lowers or removes a seal. If a known seal is gone, belongs to
 // another process, or states less, the keys were flushed since the last look.
 //
-// The process has run since the seal was written, so the time that has passed
-// since then by the process's own uptime counts as watched too. Otherwise
-// client processes that live only for a moment would never see the end of a
-// quarantine.
+// The process has run since the seal was written. So the time passed since
+// then, by its own uptime, counts as watched too. Otherwise short-lived client
+// processes would never see the end of a quarantine.
 func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 	own := t.states(s.Seal)
 	switch {
@@ -143,7 +143,7 @@ func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 	}
 	watched := s.Seal.Watched
 	if t.Account.Believed && s.Seal.Uptime > 0 {
-		// If the node is durable, a later process may run there.
+		// On a durable node, a later process may run there.
 		passed := UptimeProves(t.Account.Least(now))
 		if own {
 			passed -= s.Seal.Uptime
@@ -157,8 +157,8 @@ func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 	return t.At(now)
 }
 
-// Seal applies a seal of the process that is watched, which was either seen or
-// written and confirmed: the process has been watched for at least that long.
+// Seal applies a seal of the watched process, either seen or written and
+// confirmed. The process has been watched for at least that long.
 func (t Trust) Seal(watched, now time.Duration) Trust {
 	t.Marked = true
 	t.Sealed = max(t.Sealed, watched)
@@ -166,8 +166,8 @@ func (t Trust) Seal(watched, now time.Duration) Trust {
 	return t.At(now)
 }
 
-// Born returns the latest time at which the process can have started: by its
-// own account if that is believed, or when the watch began.
+// Born returns the latest possible start of the process: by its own believed
+// account, or the beginning of the watch.
 func (t Trust) Born() time.Duration {
 	if t.Account.Believed {
 		return min(t.since, t.Account.Started())
@@ -175,9 +175,9 @@ func (t Trust) Born() time.Duration {
 	return t.since
 }
 
-// Began returns the time since when the node counts as watched if its set is
-// opened: at a debut, since its process started (R29), unless this client has
-// seen the process forget its keys.
+// Began returns since when the node counts as watched in a set opened now. At a
+// debut that is the start of its process (R29), unless this client has seen it
+// forget its keys.
 func (t Trust) Began(debut bool) time.Duration {
 	if debut && t.Why != WhyVanished && t.Why != WhyDemoted && t.Why != WhyHistory {
 		return t.Born()
@@ -225,8 +225,8 @@ func (t Trust) quarantine(why string, now time.Duration) Trust {
 	return t.At(now)
 }
 
-// Left returns how long the node stays quarantined unless a seal ends that
-// earlier, or 0 if it is not quarantined.
+// Left returns how long the node stays quarantined without a seal that ends it
+// earlier; 0 for none.
 func (t Trust) Left(now time.Duration) time.Duration {
 	switch {
 	case t.Trusted || t.Need == 0:
@@ -247,16 +247,15 @@ func (t Trust) Watched(now time.Duration) time.Duration {
 	return max(t.Sealed, now-since).Truncate(time.Millisecond)
 }
 
-// named reports whether a seal can say which process was watched: not if its
-// run id is unknown, unless all processes of the node count as one.
+// named reports whether a seal can name the watched process. It cannot without
+// a run id, unless all processes of the node count as one.
 func (t Trust) named() bool { return t.Run != "" || t.Durable }
 
-// states reports whether a seal is about the process that is watched. A seal
-// that came by replication is not: the history has another name since then.
+// states reports whether a seal is about the watched process. A seal that came
+// by replication is not: the history has another name since then.
 func (t Trust) states(s Seal) bool { return t.named() && s.Run == cmp.Or(t.Run, NoRun) }
 
-// Believes reports whether what a seal says holds for the process that is
-// watched.
+// Believes reports whether a seal's word holds for the watched process.
 func (t Trust) Believes(s Seal) bool { return t.states(s) || t.forgives(s) }
 
 // forgives reports whether a seal of another process proves something, since
@@ -265,15 +264,15 @@ func (t Trust) forgives(s Seal) bool {
 	return t.Durable && survives(s.Run, t.Run)
 }
 
-// Proved reports whether this client has a proof for the node that a seal can
-// pass on to other clients.
+// Proved reports whether this client has a proof for the node, fit for other
+// clients in a seal.
 func (t Trust) Proved(now time.Duration) bool {
 	return t.Trusted && t.Need > 0 && t.named() && t.Watched(now) >= t.Need
 }
 
 // Renews reports whether to write the seal after a look at it. There is nothing
-// to write if the seal says enough, if the node is not proved, or if the key
-// holds something else, which stays as it is.
+// to write over a seal that says enough, for a node that is not proved, and
+// over something else in the key. That stays as it is.
 func (t Trust) Renews(s Sighting, maxTTL, now time.Duration) bool {
 	known := s.What == SealSeen && t.Believes(s.Seal)
 	suffices := known && s.Seal.Watched >= t.Need && s.Seal.MaxTTL >= maxTTL
@@ -288,7 +287,7 @@ func (t Trust) Writes(who Identity, maxTTL time.Duration, vouched bool, now time
 		s.Watched = t.Watched(now)
 	}
 	if t.Run != "" && t.Account.Believed {
-		// 0 would mean that it is not known.
+		// 0 would mean unknown.
 		s.Uptime = max(time.Millisecond, t.Account.Most(now))
 	}
 	return s

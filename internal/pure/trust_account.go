@@ -12,9 +12,9 @@ type Account struct {
 }
 
 // Believed reports whether the account of a process with this run id is
-// believed (R29). The node must never have been a replica, and its clock must
-// agree with this client's, from which it differs by ahead: the uptime is
-// measured by that clock.
+// believed (R29). The node must never have been a replica. Its clock, the
+// measure of the uptime, must agree with this client's; ahead is the
+// difference.
 func Believed(run string, unpromoted bool, ahead time.Duration) bool {
 	const clocksAgree = time.Second
 	return run != "" && unpromoted && ahead.Abs() <= clocksAgree
@@ -29,7 +29,7 @@ func (a Account) Least(now time.Duration) time.Duration { return a.Uptime + now 
 // Most returns the greatest uptime that the process can report now.
 func (a Account) Most(now time.Duration) time.Duration { return a.Uptime + now - a.Dialed }
 
-// UptimeProves returns the least time that a process has run if it reports this
-// uptime. Servers count in whole seconds, from a start that was rounded to a
-// whole second, and some update the clock only now and then.
+// UptimeProves returns the least run of a process that reports this uptime.
+// Servers count in whole seconds, from a start that was rounded to a whole
+// second, and some update the clock only now and then.
 func UptimeProves(uptime time.Duration) time.Duration { return uptime - 2*time.Second }

@@ -3,10 +3,10 @@ package pure
 import "time"
 
 const (
-	// TickMost is the longest time between two looks at the deadlines of votes
-	// while anything is unanswered, and so the longest delay until it is noticed
-	// that a context was cancelled; its deadline has a look of its own. A timer
-	// for each command would cost 7–20 % of the throughput
+	// TickMost is the longest time between two looks at the deadlines of
+	// unanswered votes. So it is the longest delay in noticing a cancelled
+	// context. The context's deadline has a look of its own. A timer for
+	// each command would cost 7–20 % of the throughput
 	// (docs/internals/design.md, "One timer for all").
 	TickMost = 5 * time.Millisecond
 	// TickLeast is the shortest time between two such looks.
@@ -24,9 +24,9 @@ const (
 	voteUsual = 50 * time.Millisecond
 )
 
-// VoteTimeout returns how long to wait for a node's vote (R6): TTL/200 within
-// 5–50 ms, or four times the node's smoothed reply time if that is larger, and
-// at most VoteMost. A configured timeout is used as it is.
+// VoteTimeout returns how long to wait for a node's vote (R6): the larger of
+// TTL/200 within 5–50 ms and four times the node's smoothed reply time, and at
+// most VoteMost. A configured timeout is used as it is.
 func VoteTimeout(configured, ttl, replyTime time.Duration) time.Duration {
 	if configured > 0 {
 		return configured
@@ -41,11 +41,11 @@ func VoteMost(ttl time.Duration) time.Duration { return ttl / 10 }
 
 // VotePatience returns the least time to wait for the votes of a round (R6).
 // asked is what its caller asked for. hinges reports that the outcome stays
-// unknown without the missing votes, and starved that this process got no CPU
-// for a while since the round was queued. If this process is starved, a node on
-// the same machine is too, and is more likely late than dead, so such votes
-// have the longest time allowed. A node that is dead is shed before that (R26).
-// A configured timeout is used as it is.
+// unknown without the missing votes, and starved a time without CPU for this
+// process since the round was queued. If this process is starved, a node on the
+// same machine is too, and is more likely late than dead, so such votes have
+// the longest time allowed. A dead node is shed before that (R26). A configured
+// timeout is used as it is.
 func VotePatience(configured, ttl, asked time.Duration, hinges, starved bool) time.Duration {
 	if configured > 0 || !hinges || !starved {
 		return asked
@@ -53,16 +53,16 @@ func VotePatience(configured, ttl, asked time.Duration, hinges, starved bool) ti
 	return max(asked, VoteMost(ttl))
 }
 
-// VoteDeadline returns when the vote on a command that was queued at the given
-// time is given up. patience is what VotePatience returned.
+// VoteDeadline returns when the vote on a command queued at the given time is
+// given up. patience is what VotePatience returned.
 func VoteDeadline(at, timeout, patience time.Duration) time.Duration {
 	return at + max(timeout, patience)
 }
 
-// UnreadDeadline returns when a vote is given up if the node's bytes have
-// arrived but were not read yet (R6): somewhat later, and not before excused.
-// Until then the next look is in a millisecond, or at the end if that is
-// sooner, so that the end is not exceeded by a millisecond (R26).
+// UnreadDeadline returns the end of a vote for unread bytes from the node (R6):
+// somewhat later, and not before excused. Up to then the next look is in a
+// millisecond, or sooner at the end. So the end is not exceeded by a
+// millisecond (R26).
 func UnreadDeadline(deadline, excused, now time.Duration) time.Duration {
 	most := max(deadline+readGrace, excused)
 	if now >= deadline && now < most {
@@ -71,8 +71,8 @@ func UnreadDeadline(deadline, excused, now time.Duration) time.Duration {
 	return deadline
 }
 
-// Excused returns until when unread votes are not given up. late is how late
-// this look is.
+// Excused returns the end of the time in which unread votes are not given up.
+// late is how late this look is.
 func Excused(excused, late, now time.Duration) time.Duration {
 	if late > lateTick {
 		return now + readGrace
