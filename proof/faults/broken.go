@@ -112,7 +112,7 @@ func (w *worker) breakRelease(lock redlock.Lock) {
 		command, after = resp.AppendCommand(nil, "DEL", key), 2*time.Millisecond
 	case w.Broken == brokenOrphan && w.broken.Add(1)%100 == 0:
 		token := lock.Token()
-		command = resp.AppendCommand(nil, "SET", key, string(token[:]), "PX", fmt.Sprint(w.maxTTL.Milliseconds()))
+		command = resp.AppendCommand(nil, "SET", key, string(token[:]), "PX", fmt.Sprint(w.MaxTTL.Milliseconds()))
 		after = 10 * time.Millisecond
 	default:
 		return

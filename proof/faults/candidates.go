@@ -45,7 +45,7 @@ func (w *worker) stand(random *rand.Rand) {
 	defer cancel()
 	c := &campaign{worker: w, random: random, lost: time.AfterFunc(time.Hour, cancel)}
 	defer c.lost.Stop()
-	ttl := 600*time.Millisecond + randomTime(random, w.maxTTL-600*time.Millisecond)
+	ttl := 600*time.Millisecond + randomTime(random, w.MaxTTL-600*time.Millisecond)
 	made, err := election.New(w.fenced, electionKey, election.Options{TTL: ttl, Rest: 20 * time.Millisecond, TermDone: c.done})
 	if err != nil {
 		panic(err) // the fault is this program's
@@ -68,7 +68,7 @@ func (c *campaign) begin() {
 func (c *campaign) lead(ctx context.Context, term uint64) error {
 	c.lost.Stop()
 	start := time.Now()
-	c.terms.Add(1)
+	c.count(Terms)
 	c.counters.attempt(nil)
 	c.hold, _ = redlock.FromContext(ctx)
 	if led := c.election.IsLeader(); c.hold.Current().Fence() != term || term == 0 || !led && ctx.Err() == nil {
@@ -87,7 +87,7 @@ func (c *campaign) done(t election.TermInfo) {
 	c.forget(c.hold)
 	c.counters.release(t.Released)
 	if t.Cause == election.ErrSteppedDown {
-		c.stepsDown.Add(1)
+		c.count(StepsDown)
 	}
 	if c.breakLeader(c.bid) {
 		c.parking.sleep(100 * time.Millisecond)

@@ -42,7 +42,7 @@ func (w *worker) fence(random *rand.Rand, client *redlock.Client, caller int, re
 	defer cancel()
 	switch random.IntN(8) {
 	case 0:
-		options := redlock.HoldOptions{TTL: 600*time.Millisecond + randomTime(random, w.maxTTL-600*time.Millisecond)}
+		options := redlock.HoldOptions{TTL: 600*time.Millisecond + randomTime(random, w.MaxTTL-600*time.Millisecond)}
 		options.Heal = len(resources) == 1
 		w.hold(random, w.bid(caller, resources...), func(ctx context.Context) (*redlock.Hold, error) { return client.All(resources...).Hold(ctx, options) }, randomTime(random, 500*time.Millisecond))
 	case 1, 2, 3:

@@ -30,7 +30,7 @@ func (w *worker) loadHolds(caller int) {
 		}
 		// At least as long as a busy machine leaves a process alone; shorter
 		// ones are renewed more often.
-		ttl := 600*time.Millisecond + randomTime(random, w.maxTTL-600*time.Millisecond)
+		ttl := 600*time.Millisecond + randomTime(random, w.MaxTTL-600*time.Millisecond)
 		if nameless(number) {
 			ttl = 600 * time.Millisecond
 		}
@@ -59,7 +59,7 @@ func (w *worker) hold(random *rand.Rand, b bid, begin func(context.Context) (*re
 		w.parking.sleep(failurePause)
 		return
 	}
-	w.holds.Add(1)
+	w.count(Holds)
 	lock, told := w.under(h.Context(), h, b, life)
 	lost := h.Err() != nil
 	err = h.Release(context.Background())
@@ -70,7 +70,7 @@ func (w *worker) hold(random *rand.Rand, b bid, begin func(context.Context) (*re
 	}
 	w.note(releasedBy(err), b, lock, told)
 	if lost {
-		w.losses.Add(1)
+		w.count(Losses)
 	}
 }
 

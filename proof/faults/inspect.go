@@ -38,7 +38,7 @@ func (w *worker) inspectFromSide(lock redlock.Lock, start time.Time) {
 	if !ok {
 		return // another caller inspects
 	}
-	w.looks.Add(1)
+	w.count(Looks)
 	switch most := len(w.Nodes) - (len(w.Nodes)/2 + 1); {
 	case lock.Validity() <= 0:
 	case strange > 0:
@@ -57,7 +57,7 @@ func (w *worker) inspectThroughClient(client *redlock.Client, lock redlock.Lock,
 	if err != nil {
 		return // too few answered in time
 	}
-	w.looks.Add(1)
+	w.count(Looks)
 	own := lock.Token().Fingerprint()
 	for _, n := range seen.Nodes {
 		if n.Err == nil && (n.Foreign || n.Holder != "" && n.Holder != own) && lock.Validity() > 0 {

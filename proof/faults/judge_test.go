@@ -113,9 +113,9 @@ func TestIdle(t *testing.T) {
 	assert.Empty(t, r.Idle())
 	r.Faults = map[string]int{powerKind: 1}
 	assert.Len(t, r.Idle(), 4, "the fence was lost, and it was not seen what came of it")
-	r.Tally.NoFloor, r.Resets, r.AfterReset = 1, 1, 1
+	r.Tally[NoFloor], r.Resets, r.AfterReset = 1, 1, 1
 	assert.Equal(t, []string{"second rounds with a higher number"}, r.Idle())
-	r.Tally.Renumbered = 1
+	r.Tally[Renumbered] = 1
 	assert.Empty(t, r.Idle())
 	assert.Len(t, (&Report{}).Idle(), 15)
 }

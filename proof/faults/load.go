@@ -32,7 +32,7 @@ func (w *worker) loadUncontended(caller int) {
 	for n := uint64(1); w.parking.pass(); n++ {
 		resource := fmt.Sprintf("u:%d:%d:%d", w.Name, caller, n)
 		began, start := w.watch.now.Load(), time.Now()
-		lock, err := client.TryAcquire(context.Background(), resource, w.maxTTL)
+		lock, err := client.TryAcquire(context.Background(), resource, w.MaxTTL)
 		took := time.Since(start)
 		w.counters.attempt(err)
 		if err != nil {
@@ -58,10 +58,10 @@ func (w *worker) loadUncontended(caller int) {
 
 // extend is counted apart from the operations.
 func (w *worker) extend(lock redlock.Lock, start time.Time) redlock.Lock {
-	longer, err := lock.Extend(context.Background(), w.maxTTL)
+	longer, err := lock.Extend(context.Background(), w.MaxTTL)
 	switch {
 	case err == nil:
-		w.extensions.Add(1)
+		w.count(Extensions)
 		return longer
 	case errors.Is(err, redlock.ErrNotHeld) && lock.Validity() > 0:
 		w.odd(start, true, "an extension found the lock lost within its validity")
@@ -176,7 +176,7 @@ const shortest = 200 * time.Millisecond
 func (w *worker) competeFor(
 	ctx context.Context, random *rand.Rand, b bid, acquire func(context.Context, time.Duration) (redlock.Lock, error),
 ) {
-	ttl := shortest + randomTime(random, w.maxTTL-shortest)
+	ttl := shortest + randomTime(random, w.MaxTTL-shortest)
 	switch {
 	case b.form == history.FairForm:
 		ttl = max(ttl, placeTime) // no place that is certain outlives the lock that follows it
@@ -258,7 +258,7 @@ func (w *worker) dropped(lock redlock.Lock) {
 		}
 	}
 	// On a slow node, whose clock steps back, they stand longer.
-	w.left[string(digest[:])] = lock.Until().Add(w.maxTTL/50 + 3*mostBack)
+	w.left[string(digest[:])] = lock.Until().Add(w.MaxTTL/50 + 3*mostBack)
 }
 
 // refusal returns the event of an attempt that ended without the lock.

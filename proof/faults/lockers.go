@@ -32,7 +32,7 @@ func (w *worker) loadLockers(caller int) {
 	for w.parking.pass() {
 		b, locker := w.someLocker(random, number)
 		if random.IntN(8) == 0 && b.rw == (redlock.RWLock{}) {
-			options := redlock.HoldOptions{TTL: 600*time.Millisecond + randomTime(random, w.maxTTL-600*time.Millisecond)}
+			options := redlock.HoldOptions{TTL: 600*time.Millisecond + randomTime(random, w.MaxTTL-600*time.Millisecond)}
 			w.hold(random, b, func(ctx context.Context) (*redlock.Hold, error) {
 				return locker.Hold(ctx, options)
 			}, randomTime(random, 500*time.Millisecond))
@@ -102,7 +102,7 @@ func (w *worker) asked(ctx context.Context, a redlock.CallInfo) {
 	if leaves, ok := ctx.Deadline(); ok && leaves.Before(until) {
 		until = leaves
 	}
-	w.queued.Add(1)
+	w.count(Queued)
 	w.note(history.Queued, b, redlock.Lock{}, until)
 }
 
@@ -128,14 +128,14 @@ func (w *worker) next(b bid, form history.Form) bid {
 
 func (w *worker) upgrade(random *rand.Rand, read bid, lock redlock.Lock) {
 	b, start := w.next(read, history.WriteForm), time.Now()
-	writer, err := b.rw.Upgrade(context.Background(), lock, w.maxTTL)
+	writer, err := b.rw.Upgrade(context.Background(), lock, w.MaxTTL)
 	w.counters.attempt(err)
 	if err != nil {
 		w.note(refusal(err), b, redlock.Lock{}, time.Time{})
 		return
 	}
 	w.note(history.Grant, b, writer, writer.Until())
-	w.upgrades.Add(1)
+	w.count(Upgrades)
 	w.parking.sleep(randomTime(random, 4*time.Millisecond))
 	_ = w.giveUp(context.Background(), b, writer, start)
 }
@@ -143,13 +143,13 @@ func (w *worker) upgrade(random *rand.Rand, read bid, lock redlock.Lock) {
 func (w *worker) downgrade(write bid, lock redlock.Lock) (bid, redlock.Lock, error) {
 	w.note(history.Release, write, lock, lock.Until()) // the write lock is over whatever comes of it
 	b := w.next(write, history.ReadForm)
-	reader, err := b.rw.Downgrade(context.Background(), lock, w.maxTTL)
+	reader, err := b.rw.Downgrade(context.Background(), lock, w.MaxTTL)
 	w.counters.attempt(err)
 	if err != nil {
 		w.note(refusal(err), b, redlock.Lock{}, time.Time{})
 		return b, redlock.Lock{}, err
 	}
 	w.note(history.Grant, b, reader, reader.Until())
-	w.downgrades.Add(1)
+	w.count(Downgrades)
 	return b, reader, nil
 }

@@ -48,19 +48,19 @@ type sayer = func(format string, args ...any)
 func (r *Report) tell(say sayer) {
 	t := &r.Tally
 	say("operations: %d, %.0f a second; of %d attempts %d granted, %d held, %d no quorum, %d expired, %d overloaded, %d cancelled, "+
-		"%d failed", t.Operations, float64(t.Operations)/r.Took.Seconds(), t.Attempts, t.Grants, t.Held, t.NoQuorum,
-		t.Expired, t.Overloaded, t.Cancelled, t.Failed)
+		"%d failed", t[Operations], float64(t[Operations])/r.Took.Seconds(), t[Attempts], t[Grants], t[Held], t[NoQuorum],
+		t[Expired], t[Overloaded], t[Cancelled], t[Failed])
 	say("  %d extensions, %d holds with %d renewals and %d losses; releases: %d found it lost, %d unsure",
-		t.Extensions, t.Holds, t.Renewals, t.Losses, t.ReleasesLost, t.ReleasesUnsure)
+		t[Extensions], t[Holds], t[Renewals], t[Losses], t[ReleasesLost], t[ReleasesUnsure])
 	say("  %d fenced locks, %d locks on several resources, %d both; %d second rounds, %d refusals without a floor, "+
-		"%d resets of the fence and %d grants with a number after the first", t.Fenced, t.Sets, t.FencedSets, t.Renumbered,
-		t.NoFloor, r.Resets, r.AfterReset)
+		"%d resets of the fence and %d grants with a number after the first", t[Fenced], t[Sets], t[FencedSets], t[Renumbered],
+		t[NoFloor], r.Resets, r.AfterReset)
 	say("  %d readers and %d writers, %d upgrades, %d downgrades, %d of locks that were over; %d permits; %d fair locks, "+
-		"%d answers with a place in the queue; %d terms of leaders, %d of which stepped down", t.Reads, t.Writes, t.Upgrades,
-		t.Downgrades, t.Gone, t.Permits, t.InOrder, t.Queued, t.Terms, t.StepsDown)
+		"%d answers with a place in the queue; %d terms of leaders, %d of which stepped down", t[Reads], t[Writes], t[Upgrades],
+		t[Downgrades], t[Gone], t[Permits], t[InOrder], t[Queued], t[Terms], t[StepsDown])
 	say("  contended: %d grants in %d events, %d handed over, %d outlived their validity, %d were over when told",
-		r.ContendedGrants, r.Events, t.HandedOver, r.Overdue, r.Empty)
-	say("  %d locks were compared with the nodes; %d losses excused by nodes that forgot", t.Looks, r.Excused)
+		r.ContendedGrants, r.Events, t[HandedOver], r.Overdue, r.Empty)
+	say("  %d locks were compared with the nodes; %d losses excused by nodes that forgot", t[Looks], r.Excused)
 }
 
 // products names the servers, each product and version once.

@@ -146,7 +146,7 @@ func (ps *processes) setup(p *process) *setup {
 	o := &ps.run.options
 	s := &setup{
 		Name: p.name, Nodes: ps.run.fleet.unixURLs(), Direct: ps.run.fleet.sockets(), Password: ps.run.fleet.password,
-		MaxTTL: int64(o.MaxTTL), Callers: max(o.Callers/2, 1), Seed: o.Seed, Broken: o.Broken,
+		MaxTTL: o.MaxTTL, Callers: max(o.Callers/2, 1), Seed: o.Seed, Broken: o.Broken,
 	}
 	for _, k := range ps.run.kinds {
 		s.Kinds = append(s.Kinds, k.Name)

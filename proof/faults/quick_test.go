@@ -45,15 +45,15 @@ func TestFaultsQuick(t *testing.T) {
 	var seconds []uint64 // operations of each second with any: in the others there was a rest, or the processes began
 	last := uint64(0)
 	options.Progress = func(r *Report) {
-		if done := r.Tally.Operations; done > last {
+		if done := r.Tally[Operations]; done > last {
 			seconds = append(seconds, done-last)
 			last = done
 		}
 	}
 	options.wants = func(r *Report) bool {
 		every := !slices.ContainsFunc(kinds, func(k *Kind) bool { return r.Faults[k.Name] == 0 })
-		return every && r.Tally.Operations > operations && r.Rests > 0 && r.Looked > 0 && r.ContendedGrants > 0 &&
-			r.Tally.HandedOver > 0 && r.Tally.Looks > 0 && len(r.Idle()) == 0 && r.AfterReset >= fenced
+		return every && r.Tally[Operations] > operations && r.Rests > 0 && r.Looked > 0 && r.ContendedGrants > 0 &&
+			r.Tally[HandedOver] > 0 && r.Tally[Looks] > 0 && len(r.Idle()) == 0 && r.AfterReset >= fenced
 	}
 	report, err := Run(context.Background(), options)
 	require.NoError(t, err, said.String())
@@ -64,7 +64,7 @@ func TestFaultsQuick(t *testing.T) {
 	assert.Empty(t, report.Findings)
 	assert.Empty(t, report.Orphans, said.String())
 	assert.Empty(t, report.Unsettled)
-	assert.Zero(t, report.Tally.Failed, "attempts that ended with an error that has no name")
+	assert.Zero(t, report.Tally[Failed], "attempts that ended with an error that has no name")
 	for _, k := range kinds {
 		assert.Positive(t, report.Faults[k.Name], k.Name)
 	}
@@ -72,10 +72,10 @@ func TestFaultsQuick(t *testing.T) {
 		assert.LessOrEqual(t, n, max(2, report.Faults[name]), "%s could not be made: %s", name, report.WhyFailed[name])
 	}
 	assert.Empty(t, report.NeverMade())
-	assert.Greater(t, report.Tally.Operations, operations)
+	assert.Greater(t, report.Tally[Operations], operations)
 	// Thousands a second are usual. More time than ten seconds is given for
 	// what is rare, and not to a client that stalls.
-	assert.Greater(t, float64(report.Tally.Operations), 30*report.Took.Seconds(), "an average, with rests")
+	assert.Greater(t, float64(report.Tally[Operations]), 30*report.Took.Seconds(), "an average, with rests")
 	require.NotEmpty(t, seconds)
 	slices.Sort(seconds)
 	assert.Greater(t, seconds[len(seconds)/2], uint64(100), "in the median second")
@@ -83,9 +83,9 @@ func TestFaultsQuick(t *testing.T) {
 	assert.Empty(t, report.Idle())
 	assert.GreaterOrEqual(t, report.AfterReset, fenced)
 	assert.Positive(t, report.ContendedGrants)
-	assert.Positive(t, report.Tally.HandedOver)
-	assert.Positive(t, report.Tally.Renewals)
-	assert.Positive(t, report.Tally.Looks)
+	assert.Positive(t, report.Tally[HandedOver])
+	assert.Positive(t, report.Tally[Renewals])
+	assert.Positive(t, report.Tally[Looks])
 	assert.GreaterOrEqual(t, report.Rests, 2)
 	assert.Positive(t, report.Looked)
 
@@ -161,13 +161,13 @@ func TestInterrupted_R28(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	report, err := Run(ctx, Options{For: time.Hour, RestEvery: time.Hour, Progress: func(r *Report) {
-		if r.Tally.Grants > 0 {
+		if r.Tally[Grants] > 0 {
 			cancel()
 		}
 	}})
 	require.NoError(t, err)
 	assert.Equal(t, 1, report.Rests, "the last look for orphans")
-	assert.Positive(t, report.Tally.Grants)
+	assert.Positive(t, report.Tally[Grants])
 	assert.False(t, report.Violated())
 }
 

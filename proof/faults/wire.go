@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/redmux/redmux/proof/history"
 )
@@ -38,8 +39,8 @@ type setup struct {
 	Nodes    []string // URLs, as this process reaches the nodes
 	Direct   []string // paths of the nodes' unix sockets, for looks from the side
 	Password string   // of the user
-	MaxTTL   int64    // nanoseconds
-	Callers  int      // of the uncontended load
+	MaxTTL   time.Duration
+	Callers  int // of the uncontended load
 	Portable bool
 	Seed     uint64
 	Kinds    []string // of faults that this process can feel, for its figures

@@ -49,7 +49,6 @@ type worker struct {
 	setup
 	teller
 	counters
-	maxTTL     time.Duration
 	push, poll *redlock.Client
 	fenced     *redlock.Client // pushes too, and may lead
 	semaphore  redlock.Locker  // of push
@@ -111,7 +110,7 @@ func work(in io.Reader, out io.Writer) error {
 
 // begin makes the clients and starts the loads.
 func (w *worker) begin(s *setup, working *sync.WaitGroup) (err error) {
-	w.setup, w.maxTTL = *s, time.Duration(s.MaxTTL)
+	w.setup = *s
 	w.watch = newStopwatch(s.Kinds)
 	if w.push, err = w.client(redlock.Config{Tracer: &redlock.Tracer{AttemptDone: w.asked}}); err != nil {
 		return err
@@ -177,7 +176,7 @@ func (w *worker) start(working *sync.WaitGroup, load func()) {
 func (w *worker) client(config redlock.Config) (*redlock.Client, error) {
 	config.Nodes, config.Prefix = redlock.Nodes(w.Nodes...), prefix
 	config.Username, config.Password = userName, w.Password
-	config.MaxTTL, config.Connect.NetDial, config.ReleaseOnClose = w.maxTTL, redistest.Portable(w.Portable), true
+	config.MaxTTL, config.Connect.NetDial, config.ReleaseOnClose = w.MaxTTL, redistest.Portable(w.Portable), true
 	w.breakConfig(&config)
 	return redlock.New(context.Background(), config)
 }
@@ -210,8 +209,8 @@ func (w *worker) counted() *Tally {
 	for _, c := range w.clients() {
 		granted += c.Stats().Extensions.Granted
 	}
-	t.Renewals = granted - min(granted, t.Extensions)
-	t.HandedOver, t.Renumbered = w.push.Stats().HandedOver, w.fenced.Stats().Renumbered
+	t[Renewals] = granted - min(granted, t[Extensions])
+	t[HandedOver], t[Renumbered] = w.push.Stats().HandedOver, w.fenced.Stats().Renumbered
 	return t
 }
 

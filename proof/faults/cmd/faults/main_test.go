@@ -55,7 +55,7 @@ func TestGoodRun(t *testing.T) {
 	require.Equal(t, exitGood, run(context.Background(), args, &out, &said), said.String())
 	var report faults.Report
 	require.NoError(t, json.Unmarshal(out.Bytes(), &report))
-	assert.Positive(t, report.Tally.Grants)
+	assert.Positive(t, report.Tally[faults.Grants])
 	for _, kind := range []string{"stop", "oom", "reset"} {
 		assert.Contains(t, report.Faults, kind) // a busy machine adds "repair"
 	}
