@@ -64,7 +64,7 @@ var All = []Case{
 	{Name: "hotkey", About: "a thousand callers of one client, and of two, want one resource; two minutes", Rows: rows(
 		"--impl=redlock,redlock-alone,rueidis,redsync --clients=1000 "+waiting, "--instances=1 --hold=0s", "--instances=1 --hold=200us",
 		"--instances=2 --hold=0s", "--instances=2 --hold=200us")},
-	{Name: "handover", About: "two clients take turns at one resource: how long until the next one has it; two minutes", Rows: rows(
+	{Name: "handover", About: "two clients want one resource, for short and long holds; a minute", Rows: rows(
 		"--impl=redlock,rueidis,redsync --clients=2 --instances=2 "+waiting, "--hold=1ms", "--hold=20ms", "--hold=500ms")},
 	{Name: "kinds", About: "each kind of lock beside what is done without it; two minutes", Rows: rows(
 		"--clients=16 --instances=16 --hold=1ms "+waiting, "--impl=redlock --kind=fair", "--impl=redlock --kind=rw:94", "--impl=redlock --kind=permits:4",
