@@ -117,13 +117,13 @@ func (r *rounds) Round(ctx context.Context, g *kind.Grant) (*kind.Refusal, error
 		return nil, ErrClosed
 	}
 	start := time.Now() // before the first byte is queued (R4)
-	ttl, err := c.check(r.kind, g.Name, g.TTL)
+	ttl, err := c.config.checkLock(r.kind, g.Name, g.TTL)
 	if err != nil {
 		return nil, err
 	}
 	slack := pure.Drift(ttl, c.config.DriftFactor)
-	if c.late(ttl, 0, slack) {
-		return nil, c.tooShort(ttl) // even an immediate answer would leave too little
+	if c.config.late(ttl, 0, slack) {
+		return nil, c.config.tooShort(ttl) // even an immediate answer would leave too little
 	}
 	// Close waits until it is known whether the grant came in time, since
 	// otherwise it is undone.
@@ -137,7 +137,7 @@ func (r *rounds) Round(ctx context.Context, g *kind.Grant) (*kind.Refusal, error
 	})
 	switch err {
 	case nil:
-		return nil, c.granted(r, start)
+		return nil, r.granted(start)
 	case multiplex.ErrRefused:
 		return r.said.Refused(g.Name), nil
 	}
@@ -152,12 +152,13 @@ func (r *rounds) Tell(kind *multiplex.ReleaseKind, command *multiplex.Command) {
 // granted completes a round that a quorum granted. It reads the clocks as the
 // last act of an attempt (R4): a lock with too little validity is released, and
 // the error is ErrExpired.
-func (c *Client) granted(r *rounds, start time.Time) error {
+func (r *rounds) granted(start time.Time) error {
+	c := r.client
 	slack := pure.Drift(r.grant.TTL, c.config.DriftFactor)
 	r.until = start.Add(r.grant.TTL - slack)
 	spent := pure.Elapsed(start, time.Now())
 	c.learn(spent)
-	if c.late(r.grant.TTL, spent, slack) {
+	if c.config.late(r.grant.TTL, spent, slack) {
 		kind, release := r.release()
 		c.group.Tell(kind, &release)
 		return ErrExpired
@@ -174,9 +175,9 @@ func (r *rounds) release() (kind *multiplex.ReleaseKind, command multiplex.Comma
 
 // late reports whether an attempt that has spent so much time leaves too little
 // validity.
-func (c *Client) late(ttl, spent, slack time.Duration) bool {
+func (config *Config) late(ttl, spent, slack time.Duration) bool {
 	left := pure.Validity(ttl, spent, slack)
-	return left <= 0 || left < c.config.MinValidity
+	return left <= 0 || left < config.MinValidity
 }
 
 // Acquire tries until it has the lock, ctx ends, or Config.Retry.Tries is used

@@ -12,29 +12,29 @@ import (
 	"github.com/redmux/redmux/redlock/internal/wire"
 )
 
-// check truncates the TTL to whole milliseconds, and refuses a lock or a TTL
+// checkLock truncates the TTL to whole milliseconds, and refuses a lock or a TTL
 // that cannot be used.
-func (c *Client) check(k kind.Kind, name string, ttl time.Duration) (time.Duration, error) {
+func (config *Config) checkLock(k kind.Kind, name string, ttl time.Duration) (time.Duration, error) {
 	if resource, problem := k.Check(name); problem != "" {
 		return 0, named(cmp.Or(resource, name), errtext.Wrap("redlock: "+problem, ErrResource))
 	}
 	if several := k.Several(); several != nil {
 		for _, resource := range several {
-			if err := c.checkLockable(resource); err != nil {
+			if err := config.checkLockable(resource); err != nil {
 				return 0, named(resource, err)
 			}
 		}
-		return c.checkTTL(ttl)
+		return config.checkTTL(ttl)
 	}
-	if err := c.checkLockable(name); err != nil {
+	if err := config.checkLockable(name); err != nil {
 		return 0, err
 	}
-	return c.checkTTL(ttl)
+	return config.checkTTL(ttl)
 }
 
 // checkLockable refuses what cannot be locked, for a client with fencing
 // numbers also the names of their keys.
-func (c *Client) checkLockable(resource string) error {
+func (config *Config) checkLockable(resource string) error {
 	if err := checkResource(resource); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (c *Client) checkLockable(resource string) error {
 	if strings.Contains(resource, wire.Reserved) {
 		return errtext.Wrap(`redlock: a resource must not contain "`+wire.Reserved+`": readers, writers, permits and queues have keys with it`, ErrResource)
 	}
-	if c.config.Fenced && strings.HasSuffix(resource, wire.FenceSuffix) {
+	if config.Fenced && strings.HasSuffix(resource, wire.FenceSuffix) {
 		return errtext.Wrap("redlock: a resource must not end in "+wire.FenceSuffix+": fencing numbers are kept there", ErrResource)
 	}
 	return nil
@@ -61,23 +61,23 @@ const maxResource = 1024
 
 // checkTTL also refuses a TTL that would outlast the quarantine of a node that
 // forgot the lock (R23).
-func (c *Client) checkTTL(given time.Duration) (time.Duration, error) {
+func (config *Config) checkTTL(given time.Duration) (time.Duration, error) {
 	ttl := pure.WholeMilliseconds(given)
 	switch {
 	case ttl < time.Millisecond:
 		return 0, ttlError(given, "it must be at least 1ms")
 	case ttl > pure.LongestTTL:
 		return 0, ttlError(given, fmt.Sprint("it must be at most ", pure.LongestTTL))
-	case c.config.MaxTTL > 0 && ttl > c.config.MaxTTL:
-		return 0, ttlError(given, fmt.Sprint("Config.MaxTTL is ", c.config.MaxTTL, "; a longer one must be set on all clients"))
+	case config.MaxTTL > 0 && ttl > config.MaxTTL:
+		return 0, ttlError(given, fmt.Sprint("Config.MaxTTL is ", config.MaxTTL, "; a longer one must be set on all clients"))
 	}
 	return ttl, nil
 }
 
 // tooShort returns the error for a TTL that leaves too little after the drift.
-func (c *Client) tooShort(ttl time.Duration) error {
+func (config *Config) tooShort(ttl time.Duration) error {
 	return ttlError(ttl, fmt.Sprintf("%v of it are for the drift of clocks, and Config.MinValidity is %v",
-		pure.Drift(ttl, c.config.DriftFactor), c.config.MinValidity))
+		pure.Drift(ttl, config.DriftFactor), config.MinValidity))
 }
 
 func ttlError(ttl time.Duration, why string) error {

@@ -26,7 +26,7 @@ func TestResourcesOfALockOnSeveral_R19(t *testing.T) {
 	c := encoding(Config{})
 	check := func(names []string) error {
 		l := c.All(names...)
-		_, err := c.check(l.kind, l.name, time.Second)
+		_, err := c.config.checkLock(l.kind, l.name, time.Second)
 		return err
 	}
 	require.NoError(t, check(many[1:]))
@@ -547,11 +547,11 @@ func TestReleaseOfSeveralCallsTheQueues(t *testing.T) {
 		} {
 			lock, err := c.All("a", "b").TryAcquire(t.Context(), 10*time.Second)
 			require.NoError(t, err)
-			w := c.queues.join(request{kind: c.kinds.Plain(), name: "b", ttl: time.Second}, ErrHeld, 0, false)
+			w := c.queues.join(c, request{kind: c.kinds.Plain(), name: "b", ttl: time.Second}, ErrHeld, 0, false)
 			require.False(t, c.queues.isDue(w))
 			require.NoError(t, release(lock))
 			require.True(t, c.queues.isDue(w))
-			c.leave(w)
+			w.leave()
 		}
 	})
 }

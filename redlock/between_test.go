@@ -99,7 +99,7 @@ func TestOneReleaseMakesOneAttempt(t *testing.T) {
 func TestACallIsHeardWithWhatItIsFor(t *testing.T) {
 	var qs queues
 	c := encoding(Config{})
-	w := qs.join(request{kind: c.kinds.Plain(), name: "r"}, ErrHeld, 0, false)
+	w := qs.join(c, request{kind: c.kinds.Plain(), name: "r"}, ErrHeld, 0, false)
 	require.False(t, qs.isDue(w), "its turn has come, and nothing is due")
 	require.Empty(t, w.call)
 	qs.released(c.kinds.Plain().Key("r"), nil)

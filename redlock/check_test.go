@@ -35,11 +35,11 @@ func TestCheckRefusesWhatCannotBeAsked(t *testing.T) { // R19
 		{"a", pure.LongestTTL + ms, 0, ErrTTL},
 		{"a", math.MaxInt64, 0, ErrTTL},
 	} {
-		got, err := client.check(client.kinds.Plain(), c.resource, c.ttl)
+		got, err := client.config.checkLock(client.kinds.Plain(), c.resource, c.ttl)
 		require.ErrorIs(t, err, c.err, "%d bytes for %v", len(c.resource), c.ttl)
 		require.Equal(t, c.want, got)
 		if len(c.resource) == 1 {
-			got, err = client.checkTTL(c.ttl)
+			got, err = client.config.checkTTL(c.ttl)
 			require.ErrorIs(t, err, c.err)
 			require.Equal(t, c.want, got)
 		}

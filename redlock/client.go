@@ -120,7 +120,7 @@ func (c *Client) newKinds() *kind.Kinds {
 // groupConfig returns the configuration of the group.
 func (c *Client) groupConfig() (multiplex.Config, error) {
 	config := c.config
-	nodes, err := config.endpoints(c.prelude())
+	nodes, err := config.endpoints(prelude(config, c.kinds))
 	if err != nil {
 		return multiplex.Config{}, err
 	}

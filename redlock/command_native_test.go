@@ -33,7 +33,7 @@ func TestReleaseForms_R25(t *testing.T) {
 				require.Equal(t, resp.AppendCommand(nil, want[kind.ReleaseForms[i].Name]...), got)
 			}
 		}
-		steps := c.prelude()
+		steps := prelude(c.config, c.kinds)
 		for i, f := range kind.ReleaseForms {
 			require.Equal(t, f.Name, steps[i].Name)
 			require.Equal(t, f.Name, decoded(t, steps[i].Command)[0])

@@ -57,34 +57,34 @@ const (
 // The key of the trial does not exist, so a script on trial gets no further
 // than its GET. The user's rights to the scripts' other commands are checked by
 // those commands.
-func (c *Client) prelude() (steps []conn.Step) {
+func prelude(config *Config, kinds *kind.Kinds) (steps []conn.Step) {
 	// No lock has this name: the DEL of the trial is executed.
 	resource := "redlock:trial:" + rand.Text()
-	key := c.config.Prefix + resource
+	key := config.Prefix + resource
 	token := wire.Veil(Token{})
 	// Each native form has a step of the same name. If the server lacks the
 	// command, or the user may not run it, the trial is refused, and the group
 	// uses the script (R25).
-	release := c.kinds.Encoder.Release(nil, resource, &token)
+	release := kinds.Encoder.Release(nil, resource, &token)
 	for i := range kind.ReleaseForms {
 		native := kind.ReleaseForms[i].Append(nil, release)
 		steps = append(steps, conn.Step{Name: kind.ReleaseForms[i].Name, Command: native, Check: refused, Optional: true})
 	}
-	if c.config.Owner != "" {
-		steps = append(steps, c.tryClaimForm("redlock:trial:"+rand.Text())...)
+	if config.Owner != "" {
+		steps = append(steps, tryClaimForm(kinds, "redlock:trial:"+rand.Text())...)
 	}
 	require := func(name string, command []byte, check func(resp.Value) error) {
-		step := conn.Step{Command: command, Check: check, Optional: c.config.Allow.MissingPermissions}
+		step := conn.Step{Command: command, Check: check, Optional: config.Allow.MissingPermissions}
 		steps = append(steps, explain(step, name))
 	}
-	for _, s := range wire.Scripts(c.config.Fenced) {
+	for _, s := range wire.Scripts(config.Fenced) {
 		require("SCRIPT LOAD", s.Load(), s.Loaded)
 	}
 	const ofScript = "EVALSHA of a script with GET"
 	require(ofScript, release.Bytes, refused)
-	require(ofScript, c.kinds.Encoder.Extend(nil, resource, &token, time.Second, time.Second).Bytes, refused)
-	if c.config.Fenced {
-		_, claim := c.kinds.Plain().Claim(&kind.Grant{Name: resource, Token: token, TTL: time.Second}, nil)
+	require(ofScript, kinds.Encoder.Extend(nil, resource, &token, time.Second, time.Second).Bytes, refused)
+	if config.Fenced {
+		_, claim := kinds.Plain().Claim(&kind.Grant{Name: resource, Token: token, TTL: time.Second}, nil)
 		require("EVALSHA of a script with TIME", claim.Bytes, stale)
 		require(ofScript, resp.AppendCommand(nil, "EVALSHA", wire.Floor.Digest, "2", key+wire.FenceSuffix, key, "", pure.NoRun, "0"), refused)
 	}
@@ -98,9 +98,9 @@ func (c *Client) prelude() (steps []conn.Step) {
 // not exist. The form is used only if it is proven here what null means: the
 // first SET is granted, the second is refused with the first one's value, and
 // has changed nothing.
-func (c *Client) tryClaimForm(resource string) (steps []conn.Step) {
+func tryClaimForm(kinds *kind.Kinds, resource string) (steps []conn.Step) {
 	form := &kind.ClaimForms[0]
-	key, tokens := c.config.Prefix+resource, [2]wire.Characters{c.kinds.Tokens.Next(), c.kinds.Tokens.Next()}
+	key, tokens := kinds.Prefix+resource, [2]wire.Characters{kinds.Tokens.Next(), kinds.Tokens.Next()}
 	first, second := wire.Veil(tokens[0]), wire.Veil(tokens[1])
 	value := func(v resp.Value) error {
 		if _, _, ok := pure.SplitValue(string(v.Bytes())); !ok || !bytes.HasPrefix(v.Bytes(), tokens[0][:]) {
@@ -115,8 +115,8 @@ func (c *Client) tryClaimForm(resource string) (steps []conn.Step) {
 		return nil
 	}
 	steps = []conn.Step{
-		{Command: form.Append(nil, c.kinds.Set(nil, resource, &first, trialTTL)), Check: granted},
-		{Command: form.Append(nil, c.kinds.Set(nil, resource, &second, trialTTL)), Check: value},
+		{Command: form.Append(nil, kinds.Set(nil, resource, &first, trialTTL)), Check: granted},
+		{Command: form.Append(nil, kinds.Set(nil, resource, &second, trialTTL)), Check: value},
 		{Command: resp.AppendCommand(nil, "GET", key), Check: value},
 		{Command: resp.AppendCommand(nil, "DEL", key)},
 	}

@@ -194,7 +194,8 @@ func TestEvictionIsWarnedAbout_R22(t *testing.T) {
 
 func TestStepNames_R27(t *testing.T) {
 	names := make(map[string]bool)
-	for _, step := range encoding(Config{Prefix: "secret:"}).prelude() {
+	c := encoding(Config{Prefix: "secret:"})
+	for _, step := range prelude(c.config, c.kinds) {
 		names[step.Name] = true
 		require.Contains(t, string(step.Command), "\r\n"+strings.Fields(step.Name)[0]+"\r\n")
 	}

@@ -72,7 +72,7 @@ func (o HoldOptions) check(c *Client, alone bool) (HoldOptions, error) {
 			o.TTL = min(o.TTL, c.config.MaxTTL)
 		}
 	}
-	ttl, err := c.checkTTL(o.TTL)
+	ttl, err := c.config.checkTTL(o.TTL)
 	if err != nil {
 		return o, err
 	}

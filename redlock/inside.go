@@ -60,9 +60,9 @@ func (i interior) Keys(resource string) inside.Keys {
 
 func (i interior) CheckLock(resource string, ttl time.Duration) error {
 	c := i.client
-	ttl, err := c.check(c.kinds.Plain(), resource, ttl)
-	if err == nil && c.late(ttl, 0, pure.Drift(ttl, c.config.DriftFactor)) {
-		err = c.tooShort(ttl)
+	ttl, err := c.config.checkLock(c.kinds.Plain(), resource, ttl)
+	if err == nil && c.config.late(ttl, 0, pure.Drift(ttl, c.config.DriftFactor)) {
+		err = c.config.tooShort(ttl)
 	}
 	return err
 }

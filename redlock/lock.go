@@ -114,7 +114,7 @@ func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 // zero Lock.
 func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	start := time.Now()
-	ttl, err := l.client.checkTTL(ttl)
+	ttl, err := l.client.config.checkTTL(ttl)
 	if err != nil {
 		return Lock{}, err
 	}

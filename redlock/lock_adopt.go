@@ -36,7 +36,7 @@ import (
 // An adopted lock does not know its fencing number: Lock.Fence returns 0.
 func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until time.Time) (Lock, error) {
 	c.made()
-	ttl, err := c.check(c.plain(), resource, ttl)
+	ttl, err := c.config.checkLock(c.plain(), resource, ttl)
 	if err != nil {
 		return Lock{}, named(resource, err)
 	}

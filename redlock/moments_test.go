@@ -102,13 +102,13 @@ func TestALockFoundTooLateAfterTheGrantIsReleased_R4_R7(t *testing.T) {
 				spent := holdValidity - config.MinValidity
 
 				kept := newRounds(&lock)
-				require.NoError(t, c.granted(kept, time.Now().Add(ms-spent)))
+				require.NoError(t, kept.granted(time.Now().Add(ms-spent)))
 				require.Equal(t, config.MinValidity+ms, time.Until(kept.until))
 				time.Sleep(5 * ms)
 				require.Len(t, m.holders("r", lock.grant.Token.Unveil()), 3)
 
 				late := newRounds(&lock)
-				require.ErrorIs(t, c.granted(late, time.Now().Add(-ms-spent)), ErrExpired)
+				require.ErrorIs(t, late.granted(time.Now().Add(-ms-spent)), ErrExpired)
 				time.Sleep(5 * ms)
 				require.Zero(t, m.keys())
 			})

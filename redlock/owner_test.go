@@ -220,7 +220,7 @@ func TestJudgeSetGet_R17(t *testing.T) {
 // or knows neither, is not.
 func TestTrialOfSetNXGet_R25(t *testing.T) {
 	c := encoding(Config{Owner: "web-1"})
-	steps := c.tryClaimForm("r")
+	steps := tryClaimForm(c.kinds, "r")
 	first := decoded(t, steps[0].Command)[2]
 	second := decoded(t, steps[1].Command)[2]
 	bulk := func(text string) string { return string(resp.AppendBulkString(nil, text)) }

@@ -53,38 +53,39 @@ func (c *Client) wait(ctx context.Context, r request, tries *int) (Lock, error) 
 			c.rivals.regained(&r, true)
 			return lock, nil
 		}
-		if !c.goesOn(last, *tries) {
+		if !c.config.goesOn(last, *tries) {
 			return Lock{}, last
 		}
 	} else if err := c.checkWait(ctx, &r); err != nil {
 		return Lock{}, err
 	}
 	r.ttl = pure.WholeMilliseconds(r.ttl)
-	w := c.queues.join(r, last, time.Since(begun), apart)
-	defer c.leave(w)
+	w := c.queues.join(c, r, last, time.Since(begun), apart)
+	defer w.leave()
 	w.begun = begun
-	c.judgeDistance(w, last)
-	return c.waitInTurn(ctx, w, last, tries)
+	w.judgeDistance(last)
+	return w.waitInTurn(ctx, last, tries)
 }
 
 // waitInTurn waits in a queue until the caller has the lock. last is the error
 // of its first attempt, or nil if it has made none.
-func (c *Client) waitInTurn(ctx context.Context, w *waiter, last error, tries *int) (Lock, error) {
+func (w *waiter) waitInTurn(ctx context.Context, last error, tries *int) (Lock, error) {
+	c := w.client
 	p := patience{begun: w.begun}
 	for {
 		if err := c.impatient(&p, last); err != nil {
 			c.queues.giveBackDue(w.queue) // the next caller finds that out at once
 			return Lock{}, err
 		}
-		if err := c.await(ctx, w); err != nil {
+		if err := w.await(ctx); err != nil {
 			return Lock{}, c.failed(ctx, err, c.queues.lastOf(w.queue))
 		}
 		*tries++
-		lock, err := c.tryInTurn(ctx, w, *tries)
+		lock, err := w.tryInTurn(ctx, *tries)
 		if err == nil {
 			return lock, nil
 		}
-		if last = err; !c.goesOn(err, *tries) {
+		if last = err; !c.config.goesOn(err, *tries) {
 			c.queues.giveBackDue(w.queue)
 			return Lock{}, err
 		}
@@ -92,45 +93,47 @@ func (c *Client) waitInTurn(ctx context.Context, w *waiter, last error, tries *i
 }
 
 // goesOn reports whether Acquire goes on after an attempt with an error.
-func (c *Client) goesOn(err error, tries int) bool {
+func (config *Config) goesOn(err error, tries int) bool {
 	_, cancelled := err.(*CancelledError) // which is also the last attempt's error
-	return !cancelled && c.triesAgain(err) && tries != c.config.Retry.Tries
+	return !cancelled && config.triesAgain(err) && tries != config.Retry.Tries
 }
 
 // await waits until a caller in a queue is to make an attempt, or to take a
 // lock that is handed over: for its turn, for a reason to try, and for other
 // clients to have had theirs.
-func (c *Client) await(ctx context.Context, w *waiter) error {
+func (w *waiter) await(ctx context.Context) error {
+	c := w.client
 	for !c.queues.hasTurn(w) {
-		if _, err := c.doze(ctx, w, pure.Never, nil); err != nil {
+		if _, err := w.doze(ctx, pure.Never, nil); err != nil {
 			return err
 		}
 	}
 	if !c.queues.isDue(w) {
-		if err := c.lookOut(ctx, w); err != nil {
+		if err := w.lookOut(ctx); err != nil {
 			return err
 		}
 	}
-	return c.giveWay(ctx, w)
+	return w.giveWay(ctx)
 }
 
 // checkWait returns at once the error that TryAcquire would return when the
 // caller's turn comes.
 func (c *Client) checkWait(ctx context.Context, r *request) error {
-	ttl, err := c.check(r.kind, r.name, r.ttl)
+	ttl, err := c.config.checkLock(r.kind, r.name, r.ttl)
 	switch {
 	case err != nil:
 		return err
-	case c.late(ttl, 0, pure.Drift(ttl, c.config.DriftFactor)):
-		return c.tooShort(ttl)
+	case c.config.late(ttl, 0, pure.Drift(ttl, c.config.DriftFactor)):
+		return c.config.tooShort(ttl)
 	}
 	return c.failed(ctx, ctx.Err(), nil)
 }
 
 // tryInTurn makes one attempt, or takes the lock that was handed to the caller.
-func (c *Client) tryInTurn(ctx context.Context, w *waiter, try int) (Lock, error) {
+func (w *waiter) tryInTurn(ctx context.Context, try int) (Lock, error) {
+	c := w.client
 	if b := c.queues.begin(w); b != nil {
-		lock, err := c.take(ctx, w, b, try)
+		lock, err := w.take(ctx, b, try)
 		if err != nil {
 			err = ErrExpired // the caller goes on, whatever it was
 		}
@@ -142,7 +145,7 @@ func (c *Client) tryInTurn(ctx context.Context, w *waiter, try int) (Lock, error
 	err := c.try(ctx, try, &lock)
 	w.seat.spent = time.Since(begun.at)
 	if err == nil {
-		c.recall(w)
+		w.recall()
 		before := c.queues.granted(w)
 		if w.kind.Traits().HandsOver {
 			lock.tenure = newTenure(w.ttl, begun, c.streakAfter(before, begun.at))
@@ -151,18 +154,19 @@ func (c *Client) tryInTurn(ctx context.Context, w *waiter, try int) (Lock, error
 	}
 	if cancelled, ok := err.(*CancelledError); ok {
 		cancelled.Last = c.queues.lastOf(w.queue)
-	} else if c.triesAgain(err) {
+	} else if c.config.triesAgain(err) {
 		c.queues.failed(w, err)
-		c.judgeDistance(w, err)
+		w.judgeDistance(err)
 	}
 	return Lock{}, err
 }
 
 // judgeDistance notes after an attempt that failed whether the caller is too
 // far away from a quorum.
-func (c *Client) judgeDistance(w *waiter, err error) {
+func (w *waiter) judgeDistance(err error) {
+	c := w.client
 	w.next = w.kind
-	if err != nil && !isHeld(err) && c.tooFar(w.ttl) {
+	if err != nil && !isHeld(err) && w.tooFar() {
 		w.next = kind.TooFar(w.kind, &rounds{client: c}, w.name, time.Since(w.begun))
 	}
 }
@@ -171,10 +175,11 @@ func (c *Client) judgeDistance(w *waiter, err error) {
 // with this TTL. Such a caller cannot get any, so it must not stop the others
 // while it waits: its attempts leave no mark, and no place in a queue unless a
 // quorum has once said in time that it has one.
-func (c *Client) tooFar(ttl time.Duration) bool {
+func (w *waiter) tooFar() bool {
+	c := w.client
 	near := 0
 	for _, n := range c.group.Nodes() {
-		if n.ReplyTime <= pure.VoteTimeout(c.config.NodeTimeout, ttl, n.ReplyTime) {
+		if n.ReplyTime <= pure.VoteTimeout(c.config.NodeTimeout, w.ttl, n.ReplyTime) {
 			near++
 		}
 	}
@@ -194,32 +199,33 @@ func (c *Client) tooFar(ttl time.Duration) bool {
 // whatever else happens. So clients that were woken by the same push drift
 // apart, and pushes without a reason do not cause endless attempts. Only after
 // a release by this client does the caller try at once.
-func (c *Client) lookOut(ctx context.Context, w *waiter) error {
+func (w *waiter) lookOut(ctx context.Context) error {
+	c := w.client
 	s := w.seat
 	if w.queue.local > 0 {
-		return c.awaitLocal(ctx, w)
+		return w.awaitLocal(ctx)
 	}
 	last := c.queues.lastOf(w.queue)
 	w.mustAskAgain(last)
-	pause := c.pause(s, rand.Float64())
-	c.compete(w)
-	if c.config.Retry.Tries > 0 || !isHeld(last) || !c.ask(s, keyInTheWay(last, &w.request)) {
-		_, err := c.doze(ctx, w, c.inTime(w, pause), nil)
+	pause := w.pause(rand.Float64())
+	w.compete()
+	if c.config.Retry.Tries > 0 || !isHeld(last) || !w.ask(keyInTheWay(last, &w.request)) {
+		_, err := w.doze(ctx, w.inTime(pause), nil)
 		return err
 	}
 	defer s.lookout.Rest()
 	begun := time.Now()
-	why, err := c.doze(ctx, w, w.bound(min(pause, pushedPauseMost)), nil)
+	why, err := w.doze(ctx, w.bound(min(pause, pushedPauseMost)), nil)
 	if why == timeUp && err == nil {
-		why, err = c.awaitPush(ctx, w)
+		why, err = w.awaitPush(ctx)
 	}
 	// News that came much later than any pause is real. Earlier news may be a
 	// push without a reason, and does not reset the pauses.
-	if why == called || time.Since(begun) >= 2*c.pause(s, 1) {
+	if why == called || time.Since(begun) >= 2*w.pause(1) {
 		s.fails = 0
 	}
 	if why == signalled {
-		err = c.enter(ctx, w)
+		err = w.enter(ctx)
 	}
 	return err
 }
@@ -238,23 +244,25 @@ func keyInTheWay(err error, r *request) string {
 
 // ask asks the nodes to push about a key. It returns false if too few of them
 // do.
-func (c *Client) ask(s *seat, key string) bool {
+func (w *waiter) ask(key string) bool {
+	s := w.seat
 	if s.key != key {
 		s.stop()
 		s.key, s.fails = key, 1
 	}
 	if s.lookout == nil && key != "" {
-		s.lookout = c.group.Lookout([]byte(c.config.Prefix + key))
+		s.lookout = w.client.group.Lookout([]byte(w.client.config.Prefix + key))
 	}
 	return s.lookout != nil && s.lookout.Ask()
 }
 
 // awaitPush waits until the nodes report that the lock may be free, by a push
 // or by the expiry of the key, but not much longer than a second.
-func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
+func (w *waiter) awaitPush(ctx context.Context) (reason, error) {
+	c := w.client
 	s := w.seat
 	answers := min(answersMost, max(answersLeast, answersPerQuorum*time.Duration(c.quorumTime.Load())))
-	why, err := c.doze(ctx, w, w.bound(answers), s.lookout.Signal())
+	why, err := w.doze(ctx, w.bound(answers), s.lookout.Signal())
 	if err != nil || why != timeUp {
 		return why, err
 	}
@@ -267,24 +275,25 @@ func (c *Client) awaitPush(ctx context.Context, w *waiter) (reason, error) {
 			limit = end
 		}
 	}
-	return c.doze(ctx, w, w.bound(limit), s.lookout.Signal())
+	return w.doze(ctx, w.bound(limit), s.lookout.Signal())
 }
 
 // awaitLocal waits until the holder, which got the lock in this queue, releases
 // it or hands it over, or until the lock must have expired.
-func (c *Client) awaitLocal(ctx context.Context, w *waiter) error {
-	_, err := c.doze(ctx, w, min(fallback(), w.queue.local+afterExpiry()), nil)
+func (w *waiter) awaitLocal(ctx context.Context) error {
+	_, err := w.doze(ctx, min(fallback(), w.queue.local+afterExpiry()), nil)
 	return err
 }
 
 // pause returns the time to the next attempt after the failed ones. random is
 // uniform in [0, 1), or 1 for the longest.
-func (c *Client) pause(s *seat, random float64) time.Duration {
+func (w *waiter) pause(random float64) time.Duration {
+	c, s := w.client, w.seat
 	usual := time.Duration(c.quorumTime.Load())
 	if usual == 0 {
 		usual = s.spent // this client has not had a quorum yet
 	}
-	return c.retryDelay(max(1, s.fails), usual, random)
+	return c.config.retryDelay(max(1, s.fails), usual, random)
 }
 
 // mustAskAgain notes when the next attempt begins at the latest, after one that
@@ -309,7 +318,8 @@ func (w *waiter) bound(d time.Duration) time.Duration {
 
 // inTime bounds the delay of a caller that lets time pass. A higher
 // Config.Retry.MinDelay counts all the same.
-func (c *Client) inTime(w *waiter, delay time.Duration) time.Duration {
+func (w *waiter) inTime(delay time.Duration) time.Duration {
+	c := w.client
 	return min(delay, max(w.bound(delay), c.config.Retry.MinDelay))
 }
 
@@ -331,7 +341,8 @@ const (
 // doze waits for the given time, a call, a signal, the end of ctx, or Close. It
 // returns an error for the last two. If d is pure.Never, time does not end the
 // wait.
-func (c *Client) doze(ctx context.Context, w *waiter, d time.Duration, signal <-chan struct{}) (reason, error) {
+func (w *waiter) doze(ctx context.Context, d time.Duration, signal <-chan struct{}) (reason, error) {
+	c := w.client
 	var over <-chan time.Time
 	if d != pure.Never {
 		timer := time.NewTimer(max(pure.Soon, d))

@@ -171,7 +171,8 @@ func (config *Config) worth(left time.Duration, r *request) bool {
 // take accepts a lock that was handed to the caller. If it returns an error,
 // the lock is being released at the nodes, no key is left behind (R7), and the
 // caller must ask the nodes for the lock.
-func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock Lock, err error) {
+func (w *waiter) take(ctx context.Context, b *baton, try int) (lock Lock, err error) {
+	c := w.client
 	defer c.group.DelayClose(-1)
 	start, now := startIf(c.tracer.AttemptDone != nil), c.keeper.clock()
 	left, whole := b.end.left(now), w.ttl-pure.Drift(w.ttl, c.config.DriftFactor)
@@ -191,7 +192,7 @@ func (c *Client) take(ctx context.Context, w *waiter, b *baton, try int) (lock L
 	}
 	w.served = true
 	c.queues.granted(w)
-	c.handedOver(ctx, w, lock, start, try)
+	w.handedOver(ctx, lock, start, try)
 	return lock, nil
 }
 
@@ -207,7 +208,8 @@ func (c *Client) confirm(ctx context.Context, lock Lock, ttl time.Duration) (Loc
 }
 
 // handedOver counts and traces a grant without asking the nodes.
-func (c *Client) handedOver(ctx context.Context, w *waiter, lock Lock, start time.Time, try int) {
+func (w *waiter) handedOver(ctx context.Context, lock Lock, start time.Time, try int) {
+	c := w.client
 	c.stats.attempts.count(nil)
 	c.stats.handedOver.Add(1)
 	if done := c.tracer.AttemptDone; done != nil {

@@ -504,7 +504,7 @@ func TestACallerThatAsksTheNodesIsHandedNothing(t *testing.T) {
 // waitsAsleep puts a caller at the end of a resource's queue that does not run:
 // the test takes its steps.
 func waitsAsleep(c *Client, resource string) *waiter {
-	return c.queues.join(request{kind: c.kinds.Plain(), name: resource, ttl: 10 * time.Second}, ErrHeld, 0, false)
+	return c.queues.join(c, request{kind: c.kinds.Plain(), name: resource, ttl: 10 * time.Second}, ErrHeld, 0, false)
 }
 
 // Nodes that lose keys can grant a lock twice. Of two locks that are released
@@ -520,10 +520,10 @@ func TestACallerIsHandedOneLock(t *testing.T) {
 		w := waitsAsleep(c, "r")
 		require.NoError(t, second.Release(t.Context()))
 		require.ErrorIs(t, first.Release(t.Context()), ErrNotHeld)
-		lock, err := c.take(t.Context(), w, c.queues.begin(w), 1)
+		lock, err := w.take(t.Context(), c.queues.begin(w), 1)
 		require.NoError(t, err)
 		require.Equal(t, second.grant.Token, lock.grant.Token)
-		c.leave(w)
+		w.leave()
 		require.NoError(t, lock.Release(t.Context()))
 		time.Sleep(10 * ms)
 		require.Zero(t, m.keys())
@@ -542,7 +542,7 @@ func TestCloseWaitsForAHandedLock_R28(t *testing.T) {
 		go func() { closed <- c.Close(context.Background()) }()
 		time.Sleep(100 * ms)
 		require.Empty(t, closed)
-		c.leave(w)
+		w.leave()
 		require.NoError(t, <-closed)
 		require.Zero(t, m.keys())
 	})
@@ -565,9 +565,9 @@ func TestAHandedLockIsTakenInTime(t *testing.T) {
 				b := c.queues.begin(w)
 				require.NotNil(t, b)
 				c.keeper.clock = func() instant { return instant{time.Now(), late} }
-				_, err := c.take(t.Context(), w, b, 1)
+				_, err := w.take(t.Context(), b, 1)
 				require.ErrorIs(t, err, ErrExpired)
-				c.leave(w)
+				w.leave()
 				time.Sleep(10 * ms)
 				require.Zero(t, m.keys(), "R7")
 			})
@@ -677,12 +677,12 @@ func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
 		takes := func(w *waiter) {
 			require.NoError(t, lock.Release(t.Context()))
 			var err error
-			lock, err = c.take(t.Context(), w, c.queues.begin(w), 1)
+			lock, err = w.take(t.Context(), c.queues.begin(w), 1)
 			require.NoError(t, err)
 		}
 		first, second, third, fourth := waitsAsleep(c, "r"), waitsAsleep(c, "r"), waitsAsleep(c, "r"), waitsAsleep(c, "r")
 		takes(first)
-		c.leave(first)
+		first.leave()
 		require.Empty(t, second.call)
 		later := func() *time.Timer { // the timer's own goroutine changes it
 			c.queues.mu.Lock()
@@ -692,7 +692,7 @@ func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
 		timer := later()
 		require.NotNil(t, timer)
 		takes(second)
-		c.leave(second)
+		second.leave()
 		require.Same(t, timer, later())
 		require.Empty(t, third.call)
 		time.Sleep(headRest)
@@ -700,7 +700,7 @@ func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
 		require.Len(t, third.call, 1)
 		require.False(t, c.queues.isDue(third))
 		takes(third)
-		c.leave(third)
+		third.leave()
 		time.Sleep(headRest)
 		synctest.Wait()
 		require.Len(t, fourth.call, 1, "again")
@@ -709,11 +709,11 @@ func TestTheNextCallerSleepsAfterAHandOver(t *testing.T) {
 		fifth := waitsAsleep(c, "r")
 		takes(fourth)
 		c.queues.released(c.kinds.Plain().Key("r"), nil)
-		c.leave(fourth)
+		fourth.leave()
 		require.Len(t, fifth.call, 1, "at once")
 		require.True(t, c.queues.isDue(fifth))
 		require.NoError(t, lock.Release(t.Context()))
-		c.leave(fifth)
+		fifth.leave()
 	})
 }
 

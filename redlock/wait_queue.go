@@ -70,8 +70,9 @@ func (s *seat) stop() {
 // A waiter is one caller of Acquire in its queue.
 type waiter struct {
 	request
-	queue *queue
-	place *list.Element
+	client *Client
+	queue  *queue
+	place  *list.Element
 	// call holds one call: the waiter has got a seat or a lock, or with a seat
 	// it must check due and given.
 	call chan struct{}
@@ -121,8 +122,8 @@ func (qs *queues) has(key kind.Key) bool {
 // join appends a caller to the queue of its lock, or makes one for it alone.
 // last is the error of its attempt, or nil if it made none, and spent is how
 // long that took.
-func (qs *queues) join(r request, last error, spent time.Duration, apart bool) *waiter {
-	w := &waiter{request: r, next: r.kind, call: make(chan struct{}, 1)}
+func (qs *queues) join(c *Client, r request, last error, spent time.Duration, apart bool) *waiter {
+	w := &waiter{request: r, client: c, next: r.kind, call: make(chan struct{}, 1)}
 	key := r.key()
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -178,7 +179,8 @@ func (q *queue) unseatLocked(w *waiter) {
 
 // leave removes a caller from its queue. If it was the head, the next caller
 // becomes the head. A lock that was handed to it and not taken is passed on.
-func (c *Client) leave(w *waiter) {
+func (w *waiter) leave() {
+	c := w.client
 	if b := c.queues.remove(w); b != nil {
 		c.passOn(b)
 	}

@@ -10,17 +10,17 @@ import (
 
 // retryDelay returns the delay after the given number of failed attempts (R11).
 // random is uniform in [0, 1).
-func (c *Client) retryDelay(failed int, usual time.Duration, random float64) time.Duration {
-	return pure.RetryDelay(failed, usual, c.config.Retry.MinDelay, c.config.Retry.MaxDelay, random)
+func (config *Config) retryDelay(failed int, usual time.Duration, random float64) time.Duration {
+	return pure.RetryDelay(failed, usual, config.Retry.MinDelay, config.Retry.MaxDelay, random)
 }
 
 // triesAgain reports whether Acquire retries after an error.
-func (c *Client) triesAgain(err error) bool {
+func (config *Config) triesAgain(err error) bool {
 	switch {
 	case errors.Is(err, ErrHeld), errors.Is(err, ErrExpired), errors.Is(err, ErrOverloaded):
 		return true
 	case errors.Is(err, ErrNoQuorum):
-		return !c.config.Retry.FailFast
+		return !config.Retry.FailFast
 	default:
 		return false
 	}

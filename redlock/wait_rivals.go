@@ -188,7 +188,8 @@ type contests struct {
 }
 
 // compete prepares the head for contests.
-func (c *Client) compete(w *waiter) *contests {
+func (w *waiter) compete() *contests {
+	c := w.client
 	k := &w.seat.contests
 	if !k.begun {
 		known, again := c.rivals.find(&w.request)
@@ -199,7 +200,8 @@ func (c *Client) compete(w *waiter) *contests {
 
 // enter waits for the head's lot, after the nodes have said that the lock is
 // free.
-func (c *Client) enter(ctx context.Context, w *waiter) error {
+func (w *waiter) enter(ctx context.Context) error {
+	c := w.client
 	k := &w.seat.contests
 	if !w.kind.Traits().Contested {
 		return nil
@@ -208,7 +210,7 @@ func (c *Client) enter(ctx context.Context, w *waiter) error {
 	if !pure.DrawsLot(k.again, k.wary, k.lost, rand.Float64()) {
 		return nil
 	}
-	_, err := c.doze(ctx, w, w.bound(pure.ContestDelay(k.lost, c.contestWindow(k.period), rand.Float64())), nil)
+	_, err := w.doze(ctx, w.bound(pure.ContestDelay(k.lost, c.contestWindow(k.period), rand.Float64())), nil)
 	return err
 }
 
@@ -242,7 +244,8 @@ func (k *contests) win() {
 
 // recall remembers a lock that is granted to the head of a queue, if another
 // client had it before, and otherwise that none came.
-func (c *Client) recall(w *waiter) {
+func (w *waiter) recall() {
+	c := w.client
 	elsewhere, gave := c.queues.had(w.queue)
 	switch {
 	case !w.kind.Traits().Contested:

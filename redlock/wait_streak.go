@@ -97,11 +97,12 @@ func (y *yielding) failed(err error) {
 
 // giveWay waits before the attempt of the head, if the lock was released here
 // at the end of a streak: other clients get the time for one.
-func (c *Client) giveWay(ctx context.Context, w *waiter) error {
+func (w *waiter) giveWay(ctx context.Context) error {
+	c := w.client
 	if !c.queues.yields(w) {
 		return nil
 	}
-	pause := c.pause(w.seat, rand.Float64())
+	pause := w.pause(rand.Float64())
 	if known, ok := c.rivals.find(&w.request); ok {
 		pause = max(pause, c.givingWay(known.period()))
 		c.queues.gaveToRival(w.queue)
