@@ -17,17 +17,11 @@ import (
 // no longer can (R5), at most for the vote timeout of the slowest node (R6).
 //
 // The error is ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrClosed,
-// ErrResource, ErrTTL, or a CancelledError if ctx ended. If TryAcquire returns
-// an error, it leaves no key behind: it has queued the release for every node
-// (R7). The caller sends it itself, unless other goroutines use the client:
-// then one of them does, with the next batch. A process that exits right after
-// the error may leave keys until their TTL. It did in 194 and 196 of 200 runs,
-// with 3 and 5 masters, beside 16 goroutines that took locks without a pause;
-// in none without them, and in none after Client.Close. So call that before
-// os.Exit.
-//
-// If several clients try at one time, all of them may get ErrHeld. If one is to
-// win, use Acquire with a short Config.MaxWait or context.
+// ErrResource, ErrTTL, or a CancelledError if ctx ended. With an error, the
+// release is queued for every node (R7), so no key is left behind; but call
+// Close before os.Exit, since another goroutine may be writing it. If several
+// clients try at one time, all of them may get ErrHeld: use Acquire with a
+// short Config.MaxWait if one is to win.
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	lock := c.wanted(c.plain(), resource, ttl)
 	err := c.try(ctx, 1, &lock)
@@ -180,48 +174,24 @@ func (config *Config) late(ttl, spent, slack time.Duration) bool {
 	return left <= 0 || left < config.MinValidity
 }
 
-// Acquire tries until it has the lock, ctx ends, or Config.Retry.Tries is used
-// up, with a new token for each attempt (R3, R11). It retries after ErrHeld,
-// ErrNoQuorum (unless Config.Retry.FailFast), ErrExpired and ErrOverloaded, but
-// not after ErrClosed, ErrNested, ErrResource and ErrTTL. If ctx ends, the
-// error is a CancelledError, which is also the last attempt's error. If
-// Config.MaxWait is over, it is one too, with the cause ErrMaxWait. If the
-// tries are used up, the error is the last attempt's. As with TryAcquire, no
-// key is left behind if there is an error.
+// Acquire tries until it has the lock, ctx ends, or Config.MaxWait or
+// Config.Retry.Tries is used up, with a new token for each attempt (R3, R11).
+// It tries again after ErrHeld, ErrExpired, ErrOverloaded and ErrNoQuorum
+// (unless Config.Retry.FailFast). If ctx ends, the error is a CancelledError,
+// which is also the last attempt's error. No key is left behind if there is an
+// error.
 //
-// If a call finds no quorum for half a second, it reports a warning, with the
-// cause for each node, to Config.Logger, or to slog.Default if there is none;
-// one report a minute stands for all calls of the client (R31). Acquire stops
-// waiting, with ErrNoQuorum, if waiting cannot help: if so many nodes refuse
-// the client that no quorum is left, because of wrong credentials, a missing
-// permission, not being an independent master, another MaxTTL, floors that an
-// operator must reset (ErrNoFloor), a certificate that does not verify, or
-// another protocol such as TLS on one side only. Only
-// attempts since the call began count, so a cause that was removed does not end
-// it. A node that refuses the credentials is tried again after 1 to 30 seconds,
-// so it may take that long to find out. Acquire keeps waiting for a node that
-// refuses connections: it may come back.
+// A call that finds no quorum for half a second reports that, with each node's
+// cause, to Config.Logger or slog.Default, once a minute for all calls (R31).
+// It ends with ErrNoQuorum if waiting cannot help: if so many nodes refuse the
+// client, for its credentials, permissions, MaxTTL, certificates and the like,
+// that no quorum is left. It waits for nodes that are down.
 //
-// Callers of one client that wait for the same resource are served in the order
-// in which they came, and only the first of them asks the nodes. There is no
-// order between clients, nor among callers of TryAcquire. If another client
-// holds the lock, the nodes tell the first caller when the lock is released
-// (CLIENT TRACKING, over RESP3) and when it will expire, and it tries then;
-// without such news it tries within a second. If the nodes cannot tell, and
-// after the other errors, it tries again after a random delay that doubles up
-// to 200 ms, unless Config.Retry.MinDelay and MaxDelay say otherwise. With
-// Config.Retry.Tries each caller does so on its own.
-//
-// Clients that want a lock again and again get like shares of it: one that had
-// to wait, and calls Acquire again right after its release, lets others try
-// first, for a few round trips or a third of the time for which it had the
-// lock, and at most 20 milliseconds where nodes are near. Clients that lost a
-// lock to others spread their attempts over as long.
-//
-// If the lock was granted to a caller that had waited, its release hands it to
-// the next caller without asking the nodes, for up to Config.HandOver. The next
-// caller gets it with at least half of the validity that it asked for. If less
-// than nine tenths are left, Acquire extends the lock before it returns.
+// Callers of one client are served in the order in which they came, and hand
+// the lock on among themselves for up to Config.HandOver. Between clients there
+// is no order, but those that want a lock again and again get like shares of
+// it. The nodes tell when the lock may be free; without such news, a caller
+// tries after a random delay (Config.Retry).
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	return c.Lock(resource).Acquire(ctx, ttl)
 }

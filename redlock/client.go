@@ -49,15 +49,11 @@ const (
 	lastWait  = 100 * time.Millisecond
 )
 
-// New makes a client and starts connecting. It waits until each node is up or
-// has failed once, and until it is known whether they count; but at most a
-// second, and a tenth of that once a quorum is up. An unreachable node is not
-// an error: the client keeps trying to connect, and uses the other nodes; see
-// Ready.
-//
-// The error is ErrConfig if the configuration cannot work. If ctx ends first,
-// it is a CancelledError, and nothing is left running. ctx bounds only this
-// call: the client lives until Close.
+// New makes a client and starts connecting. It waits until it is known of each
+// node whether it is up and counts, but at most a second, and a tenth of that
+// once a quorum is up. An unreachable node is not an error: see Ready. The
+// error is ErrConfig, or a CancelledError if ctx ends first. ctx bounds only
+// this call.
 func New(ctx context.Context, config Config) (*Client, error) {
 	return newClient(ctx, config, founding{})
 }
@@ -155,12 +151,10 @@ func (c *Client) waitForFirst(ctx context.Context) {
 	_ = c.group.WaitSettled(rest, lastWait) // seals may still be written
 }
 
-// Ready waits until a quorum of nodes counts, which means that they are up and
-// not quarantined (Config.MaxTTL). If ctx ends first, the error is a
-// CancelledError, which is also ErrNoQuorum and names the cause of each missing
-// node. As with Acquire, the error is ErrNoQuorum alone if waiting cannot help,
-// and a wait is reported to the log (R31). ErrClosed is returned if the client
-// is closed.
+// Ready waits until a quorum of nodes counts: they are up and not quarantined.
+// If ctx ends first, the error is a CancelledError, which is also ErrNoQuorum
+// and names the cause of each missing node. If waiting cannot help, it is
+// ErrNoQuorum alone (R31).
 func (c *Client) Ready(ctx context.Context) error {
 	c.called(ctx)
 	p := patience{begun: time.Now()}
@@ -195,20 +189,14 @@ func (c *Client) readyWithin(ctx context.Context, limit time.Duration) error {
 // Close refuses new work, lets attempts in progress undo what they did, waits
 // for the answers to releases up to the vote timeout, and then fails every
 // waiting call with ErrClosed (R28). Held locks stay until their TTL ends,
-// unless Config.ReleaseOnClose releases those of Hold and Do; the contexts of
-// these end with ErrClosed in any case. When Close returns, no goroutine and no
-// connection of the client is left, unless a Logger or a function of the Tracer
-// does not return: Close waits for it for a second, and then gives it nothing
-// more. Further calls wait for the first.
+// unless Config.ReleaseOnClose releases those of Hold and Do, whose contexts
+// end with ErrClosed in any case. Afterwards no goroutine and no connection is
+// left, unless a Logger or Tracer does not return within a second.
 //
-// ctx may have ended before the call, as with signal.NotifyContext and "defer
-// client.Close(ctx)": failed attempts are undone all the same. ctx only cuts
-// short the wait for answers, which Config.NodeTimeout or very many releases
-// can make long; the error is then the context's. Close outlasts ctx by at most
-// 50 ms, or by four times the reply time of the slowest node that is up if that
-// is more, but by no more than a second. With ReleaseOnClose this is doubled.
-// If the goroutines of this process are too starved to undo their attempts,
-// another second is added.
+// ctx may have ended before the call: failed attempts are undone all the same.
+// It cuts short only the wait for answers, and the error is then its own; Close
+// outlasts it by 50 ms, or up to a few seconds where nodes or this process are
+// slow. Further calls wait for the first.
 func (c *Client) Close(ctx context.Context) error {
 	c.called(ctx)
 	c.refuse()

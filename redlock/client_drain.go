@@ -8,11 +8,8 @@ import (
 )
 
 // Held returns the holds of this client that are not released yet, including
-// those of Do, ordered by resource. HoldInfo.Err is nil for a hold that is
-// held, and otherwise says why it ended, as Hold.Err does; its work may not
-// have ended yet. Locks of Acquire and TryAcquire are not included: they are
-// values, of which the client keeps no list. Held asks no node, and the slice
-// is the caller's.
+// those of Do, ordered by resource. HoldInfo.Err says why one has ended whose
+// work may not have. Locks without a hold are not included. Held asks no node.
 func (c *Client) Held() []HoldInfo {
 	c.made()
 	var all []HoldInfo

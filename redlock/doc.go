@@ -2,10 +2,12 @@
 // page "Distributed Locks with Redis": a lock is granted for a time by a quorum
 // of N independent Redis or Valkey masters.
 //
-//	client, err := redlock.Open(ctx, "redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3")
-//	err = client.Do(ctx, "invoice:7", 10*time.Second, func(ctx context.Context) error {
-//		return send(ctx, invoice) // until ctx ends
-//	})
+//	client, err := redlock.Open(ctx, "redis://10.0.0.1",
+//		"redis://10.0.0.2", "redis://10.0.0.3")
+//	err = client.Do(ctx, "invoice:7", 10*time.Second,
+//		func(ctx context.Context) error {
+//			return send(ctx, invoice) // until ctx ends
+//		})
 //
 // [Client.Do] waits for the lock, renews it while the function runs, and
 // releases it. The TTL is how long the lock outlives a process that dies. The
@@ -13,9 +15,9 @@
 // the lock: then the work must stop. [DoValue] is for functions that return a
 // value. Without a function there are
 //
-//	hold, err := client.Hold(ctx, "invoice:7", redlock.HoldOptions{}) // renewed
-//	lock, err := client.Acquire(ctx, "invoice:7", ttl)                // not renewed
-//	lock, err := client.TryAcquire(ctx, "invoice:7", ttl)             // one attempt
+//	hold, err := client.Hold(ctx, "invoice:7", options)   // renewed
+//	lock, err := client.Acquire(ctx, "invoice:7", ttl)    // not renewed
+//	lock, err := client.TryAcquire(ctx, "invoice:7", ttl) // one attempt
 //
 // with [Hold.Release], [Lock.Extend] and [Lock.Release].
 //
@@ -114,9 +116,9 @@ package redlock
 // its scripts in internal/lua, and a method of Client that returns its Locker.
 //
 // A Client owns a multiplex.Group and with it all connections and goroutines. A
-// Lock is an immutable value that owns nothing. No lock has a goroutine, a timer
-// or an allocation of its own; a Hold costs a few allocations and a place in the
-// keeper's schedule, a waiting caller a place in a queue.
+// Lock is an immutable value that owns nothing. No lock has a goroutine, a
+// timer or an allocation of its own; a Hold costs a few allocations and a place
+// in the keeper's schedule, a waiting caller a place in a queue.
 //
 // pure.Renewal decides when a hold is renewed or lost, and pure.RetryDelay how
 // long a retry waits.

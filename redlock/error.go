@@ -13,10 +13,8 @@ import (
 // for them with errors.Is.
 var (
 	// ErrHeld is returned if another client holds the resource, or if several
-	// clients asked at once and none got a quorum, so that all of them may be
-	// refused: Acquire, with a short Config.MaxWait or context, tries again. It
-	// is ordinary, so TryAcquire returns it as it is, without the resource, and
-	// without an allocation; but see HeldError.
+	// clients asked at once and none got a quorum. It is ordinary, so TryAcquire
+	// returns it as it is, without an allocation; but see HeldError.
 	ErrHeld = errors.New("redlock: resource is held")
 	// ErrNoQuorum is returned if too few nodes answered to decide. The error
 	// unwraps to *UndecidedError, which names each of them with its own cause.
@@ -27,14 +25,12 @@ var (
 	// ErrNotHeld is returned by Release and Extend if the caller does not hold
 	// the lock.
 	ErrNotHeld = errors.New("redlock: lock is not held")
-	// ErrOverloaded is returned if too many commands wait for answers already,
-	// or if so many nodes take nothing of what is written to them that the
-	// others are no quorum. Nothing was sent (R26).
+	// ErrOverloaded is returned if too many commands wait for answers already.
+	// Nothing was sent (R26).
 	ErrOverloaded = errors.New("redlock: too many commands wait for answers")
-	// ErrMaxWait is the cause of the CancelledError that ends a wait for a lock
-	// after Config.MaxWait or HoldOptions.MaxWait. In that error errors.Is also
-	// finds the last attempt's, and context.DeadlineExceeded, though the context
-	// of the call has not ended: test for ErrMaxWait first.
+	// ErrMaxWait is the cause of the CancelledError that ends a wait after
+	// Config.MaxWait or HoldOptions.MaxWait. That error is also
+	// context.DeadlineExceeded, though the context of the call has not ended.
 	ErrMaxWait = errors.New("redlock: MaxWait is over")
 	// ErrClosed is returned by a call after Close, by a call that Close cut
 	// short, and by a call that asks for a new lock after Drain.
@@ -89,31 +85,26 @@ var (
 	// ErrQuarantined is the cause if the node may have forgotten locks (R23).
 	// *QuarantineError says how long the quarantine lasts.
 	ErrQuarantined = multiplex.ErrQuarantined
-	// ErrDeployment is the cause if the nodes belong to different deployments,
-	// or to one with another number of nodes, or if the node does not belong to
-	// that of the others (R30). The error names both sides.
+	// ErrDeployment is the cause if the nodes are not one deployment, or not all
+	// of it (R30). The error names both sides.
 	ErrDeployment = multiplex.ErrDeployment
 	// ErrUnopened is the cause while the nodes belong to no deployment: their
 	// first use needs all of them at one time (R30).
 	ErrUnopened = multiplex.ErrUnopened
 	// ErrNoFloor is the cause of a node whose grants do not count for locks with
-	// a fencing number: it may have forgotten higher numbers (Config.Fenced).
-	// The text says whether it learns them from the others or an operator must
-	// reset the fence (ResetFence).
+	// a fencing number, since it may have forgotten higher ones. The text says
+	// whether an operator must reset the fence (admin.ResetFence).
 	ErrNoFloor = multiplex.ErrNoFloor
-	// ErrUnbelieved is the cause of a node that refused for a reason that cannot
-	// be true: a fencing number, or a ticket of Client.Fair, beyond what an
-	// honest node can have granted (R33). It may also be that its clock is more
-	// than a minute behind those of the others.
+	// ErrUnbelieved is the cause of a node that claims a fencing number, or a
+	// ticket of Client.Fair, that no honest node can have granted (R33), or whose
+	// clock is more than a minute behind those of the others.
 	ErrUnbelieved = multiplex.ErrUnbelieved
 )
 
 // A ResourceError adds the resource to the error of a call. Every error of a
-// call for a resource is one or has one in its chain, except ErrHeld from
-// Client.TryAcquire, which must not allocate, ErrResource for too many
-// resources or none, and the errors of a function given to Do or Election.Run.
-// A LostError has the resource itself. The causes of a hold's context, which
-// Hold.Err returns, are without it. The log does not receive it (R27).
+// call for a resource has one in its chain, except ErrHeld from
+// Client.TryAcquire, which must not allocate. The log does not receive it
+// (R27).
 type ResourceError struct {
 	Resource string // without the prefix; as Lock.Resource for several
 	Err      error  // the error of the call

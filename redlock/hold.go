@@ -141,19 +141,15 @@ func (c *Client) newHoldSince(ctx context.Context, lock Lock, granted, begun ins
 }
 
 // Context returns the context of the work. It ends when the hold does: by
-// Release, by MaxHold, by Client.Close, or because no renewal was granted in
-// time. In the last case it ends a little before the validity, by the local
-// clocks alone (R13). context.Cause returns the reason: ErrReleased,
-// ErrMaxHold, ErrClosed, or a *LostError, which is ErrLost. The context has the
+// Release, by MaxHold, by Client.Close, or a little before the validity, by the
+// local clocks alone, if no renewal was granted in time (R13). context.Cause
+// returns ErrReleased, ErrMaxHold, ErrClosed, or a *LostError. It has the
 // values of the context that Hold was called with.
 //
-// Its methods Done and Err, and context.Cause, read the clocks. So they report
-// a lost lock even if the process was stopped and continues, before any timer
-// has fired (R15). A context that derives from it, and a channel that Done
-// returned earlier, follow when a timer fires: some time after the process
-// continues, and on a busy machine not at once. Work that must not continue for
-// that long must call Err of this context, or Hold.Err; FromContext finds the
-// Hold.
+// Done and Err read the clocks, so they report a lost lock even if the process
+// was stopped and continues (R15). Contexts that derive from it follow when a
+// timer fires, some time later: work that must not continue for that long must
+// call Err of this context, or Hold.Err.
 func (h *Hold) Context() context.Context {
 	h.made()
 	return &h.context
@@ -168,10 +164,7 @@ func (h *Hold) Err() error {
 }
 
 // Current returns the lock as it is now, to be inspected. To end the hold,
-// release the Hold: releasing the Lock does not end the renewal, is never a
-// hand-over, and with Heal may miss nodes that were healed since. After
-// Hold.Release has handed the lock over, the Lock has no token and no validity:
-// see Lock.Release.
+// release the Hold: releasing the Lock does not end the renewal.
 func (h *Hold) Current() Lock {
 	h.made()
 	h.mu.Lock()
@@ -198,10 +191,8 @@ func (h *Hold) Resource() string {
 // renewed before that.
 func (h *Hold) Until() time.Time { return h.Current().until }
 
-// Validity returns how long the lock is certain to be held, as of the last
-// renewal that was granted; zero or less if it was lost or released. It reads
-// the monotonic and the wall clock, and how long the machine has slept, and
-// takes the worst (R4, R15).
+// Validity returns how long the lock is certain to be held: zero or less if it
+// was lost or released. It reads the clocks, also of a sleep (R4, R15).
 func (h *Hold) Validity() time.Duration {
 	h.made()
 	left := h.ends.remaining(h.client.keeper.begun, h.client.keeper.clock())
@@ -212,13 +203,9 @@ func (h *Hold) Validity() time.Duration {
 }
 
 // Release ends the renewal and the context, and then releases the lock as
-// Lock.Release does, with the same errors: ErrNotHeld means that the lock was
-// lost before. With MinHold the keys stay for the rest of that time, and
-// Release waits for the nodes to confirm that. Releasing twice is harmless.
-//
-// If a caller of this client waits for the resource, Release hands the lock
-// over instead and returns nil at once, unless the hold has ended before,
-// MinHold is not over, or the token was read from Current. See Config.HandOver.
+// Lock.Release does, or hands it over, with the same errors: ErrNotHeld means
+// that the lock was lost before. With MinHold the keys stay for the rest of
+// that time. Releasing twice is harmless.
 func (h *Hold) Release(ctx context.Context) error {
 	h.made()
 	must(ctx != nil, noContext)

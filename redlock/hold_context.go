@@ -7,11 +7,9 @@ import (
 	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
-// FromContext returns the hold whose context ctx is or derives from: that of
-// the innermost Do or DoWith, or of Hold.Context. The function that Do runs
-// finds its lock with it: the remaining validity, the token, and by Hold.Err
-// whether the lock is still held. Contexts that derive from Do's do not read
-// the clocks to find that out (see Hold.Context). Do releases the hold itself.
+// FromContext returns the hold whose context ctx is or derives from, the
+// innermost one: for its validity, its token, and by Hold.Err whether the lock
+// is still held. DoWith releases the hold itself.
 func FromContext(ctx context.Context) (*Hold, bool) {
 	must(ctx != nil, noContext)
 	in, ok := ctx.Value(holdKey{}).(*holdContext)
@@ -83,16 +81,11 @@ func (c *holdContext) judge() {
 	}
 }
 
-// ErrNested is returned by Acquire, Hold and Do if ctx comes from the context
-// of a hold, or of Do, on the same resource: the call would wait for a lock
-// that is held until it returns. TryAcquire returns ErrHeld. With
-// HoldOptions.Reentrant, DoWith runs under that hold instead, if it is
-// one of this Client.
-//
-// A hold of another Client in the process counts too, if both have the same
-// prefix and their masters say that they are one deployment. With
-// Config.Forgetful they do not say it, and such a call waits until its context
-// ends.
+// ErrNested is returned by Acquire, Hold and Do if ctx comes from a hold on the
+// same resource: the call would wait for a lock that is held until it returns.
+// TryAcquire returns ErrHeld. With HoldOptions.Reentrant, DoWith runs under
+// that hold instead. A hold of another Client of the process counts too, if
+// both are known to be of one deployment.
 var ErrNested = errors.New("redlock: the context of this call holds the lock already: the call would wait for itself")
 
 // nested reports whether ctx comes from a hold of one of the resources that has

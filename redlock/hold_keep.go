@@ -13,13 +13,10 @@ var errKeep = fmt.Errorf("%w: MinHold is for a lock that is acquired, and Heal f
 // with the one can be done with the other: a lock that was adopted, upgraded or
 // downgraded is renewed, and one that is renewed is downgraded.
 
-// Keep makes a Hold of a lock of this client that is still valid: one of any
-// kind, from Acquire, Extend, Adopt, RWLock.Upgrade or RWLock.Downgrade. The
-// Hold renews it until Release or Detach, with a TTL that is at least the
-// lock's; the lock and its copies must not be used any more. MaxHold counts
-// from the call. The hold has the values of ctx, but neither its cancellation
-// nor its deadline. Keep asks no node. The hold is never handed over to another
-// caller of the client.
+// Keep makes a Hold of a valid lock of this client, of any kind. The Hold
+// renews it until Release or Detach, with a TTL that is at least the lock's;
+// the lock and its copies must not be used any more. MaxHold counts from the
+// call. The hold has the values of ctx. Keep asks no node.
 //
 // The error is ErrNotHeld if the validity is over, or the lock is not of this
 // client; ErrHoldOptions, also with MinHold, and with Heal unless the lock is a

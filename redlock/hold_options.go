@@ -28,28 +28,21 @@ type HoldOptions struct {
 	// validity. If zero, the lock is renewed.
 	NoRenewal bool
 	// MinHold keeps other clients out for at least this long after the grant,
-	// and up to the drift of clocks longer, even if the lock is released
-	// earlier. So a job that each of many schedulers starts at the same time
-	// runs once, however short it is and however their clocks differ. It is at
-	// most the TTL. If zero, a release takes effect at once.
+	// even if the lock is released earlier. So a job that each of many
+	// schedulers starts at the same time runs once, however short it is. It is
+	// at most the TTL. If zero, a release takes effect at once.
 	MinHold time.Duration
-	// Heal makes each renewal set the key again on nodes that have forgotten
-	// it, unless another client has it there, and counts these grants where
-	// that is safe (R10). So a lock survives even if more nodes than a quorum
-	// can spare restart one after another. It costs the nodes one command for
-	// each renewal, where others travel together. Do not use it with
-	// Config.Forgetful: a hold would not notice that so many nodes restarted
-	// empty at once that another client could have had the lock meanwhile. If
-	// zero, a missing key is a refusal.
+	// Heal makes each renewal set the key again on nodes that have forgotten it,
+	// unless another client has it there (R10). So a lock survives even if more
+	// nodes than a quorum can spare restart one after another. Do not use it
+	// with Config.Forgetful: a hold would not notice that so many restarted at
+	// once that another client had the lock. If zero, a missing key is a refusal.
 	Heal bool
-	// Reentrant makes DoWith run its function under the hold that
-	// ctx comes from, if there is one on all of its resources that has not
-	// ended. Then no node is asked, and the other options have no effect. The
-	// lock is released by the call that acquired it, after the functions that
-	// entered it have returned; Hold.Release does not wait for them, but ends
-	// their contexts. Hold, TryHold and the like return ErrHoldOptions. A hold
-	// of another Client of the process is not entered: see ErrNested. If zero,
-	// such a call is ErrNested.
+	// Reentrant makes DoWith run its function under the hold that ctx comes
+	// from, if that has all of its resources and has not ended. Then no node is
+	// asked, and the other options have no effect. The call that acquired the
+	// lock releases it, after all functions have returned. Hold and TryHold
+	// return ErrHoldOptions. If zero, such a call is ErrNested.
 	Reentrant bool
 }
 

@@ -50,12 +50,10 @@ func (l Lock) Token() Token {
 
 // Fence returns the lock's fencing number: higher than that of every lock for
 // this resource, or any of several, that was granted before it was asked for,
-// whatever clocks and pauses do, under the conditions of docs/fencing.md. Pass
-// it along with each write, and let the protected resource refuse a write whose
-// number is lower than one that it has seen: then a holder that was paused past
-// its validity does no harm. Extensions keep it. It is 0 without Config.Fenced,
-// for an adopted lock (pass it on beside the token), and for the locks of an
-// RWLock, Semaphore and Fair, which have no number: see docs/fencing.md.
+// under the conditions of docs/fencing.md. Pass it along with each write, and
+// let the protected resource refuse a write whose number is lower than one that
+// it has seen. It is 0 without Config.Fenced, for an adopted lock, and for the
+// locks of an RWLock, Semaphore and Fair, which have no number.
 func (l Lock) Fence() uint64 {
 	if l.client == nil || !l.kind.Traits().Numbered {
 		return 0
@@ -85,17 +83,13 @@ func (l Lock) Validity() time.Duration {
 }
 
 // Extend makes the lock last for the TTL from now on, and never shortens it
-// (R10). It waits as TryAcquire does. The new lock counts only if a quorum
-// granted it before the old validity ended.
+// (R10). The new lock counts only if a quorum granted it before the old
+// validity ended.
 //
-// The error is ErrExpired if the grants came too late, and ErrNotHeld if the
-// lock is no longer held; if its validity is over, no node is asked. It is
-// ErrNoQuorum if too few nodes answered; a node does not count as an answer if
-// it is quarantined now and was when it got the key (R23). ErrTTL,
-// ErrOverloaded, ErrClosed and CancelledError are as for TryAcquire.
-//
-// With an error, Extend returns the lock as it was. It is valid for as long as
-// before, and must still be released: the nodes may hold it.
+// The error is ErrExpired if the grants came too late, ErrNotHeld if the lock
+// is no longer held, and ErrNoQuorum if too few nodes answered; others are as
+// for TryAcquire. With an error, Extend returns the lock as it was: valid for
+// as long as before, and still to be released.
 func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	if l.client == nil {
 		return l, ErrNotHeld
@@ -164,25 +158,18 @@ func (l *Lock) promised(ttl time.Duration) time.Duration {
 	return max(ttl, l.grant.TTL, 24*time.Hour)
 }
 
-// Release releases the lock on every node (R9). The command is queued for all
-// nodes before Release returns, even if ctx has ended, and is completed without
-// the caller. The error is nil if a quorum still held the lock; ErrNotHeld if
-// not, so work may have been done without the lock; and ErrNoQuorum if that is
-// unknown: nodes that are down still owe the release and get it when they are
-// back (R8). A CancelledError is returned if ctx ended before the answers, and
-// ErrClosed if the client is closed. Releasing twice is harmless.
+// Release releases the lock on every node (R9). The command is queued before
+// Release returns, even if ctx has ended. The error is nil if a quorum still
+// held the lock; ErrNotHeld if not, so work may have been done without the
+// lock; and ErrNoQuorum if that is unknown: nodes that are down get the release
+// when they are back (R8). It is a CancelledError if ctx ended before the
+// answers, and ErrClosed if the client is closed. Releasing twice is harmless.
 //
-// Release returns when a quorum has answered (R5). A process that exits right
-// then may leave the key on other nodes, until its TTL, if another goroutine
-// was writing for this one: in none of 200 runs with 3 masters and in 2 of 200
-// with 5, beside 16 goroutines that took locks without a pause; in none without
-// them, and in none after Client.Close. So call that before os.Exit.
-//
-// If a caller of this client waits for the resource, and the holder of this
-// lock had waited for it too, Release hands the lock over and returns nil at
-// once: no node is asked. From then on this Lock and its copies are not held:
-// Extend and Release return ErrNotHeld, Validity is zero, and Token and Until
-// are the zero values. See Config.HandOver.
+// Release returns when a quorum has answered (R5): call Client.Close before
+// os.Exit, so that the others get it too. If a caller of this client waits for
+// the resource, and this one had waited too, Release hands the lock over and
+// asks no node (Config.HandOver): from then on this Lock and its copies are not
+// held.
 func (l Lock) Release(ctx context.Context) error {
 	if l.client == nil {
 		return ErrNotHeld

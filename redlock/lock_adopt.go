@@ -9,31 +9,20 @@ import (
 )
 
 // Adopt returns a Lock that another process acquired, or has extended, and
-// handed over: the resource, the token, the TTL and the end of the validity.
-// It asks no node; Extend and Release find out whether the nodes still have
-// the lock. The error is ErrResource or ErrTTL. The client must have the
-// Config.Owner of the client that was granted the lock, which is a part of the
-// value of its keys: otherwise the nodes find that the lock is not ours.
+// handed over: the resource, the token, the TTL and the end of the validity. It
+// asks no node; Extend and Release find out whether the lock is still held. The
+// client must have the Config.Owner of the one that was granted the lock. The
+// error is ErrResource or ErrTTL.
 //
-// until is trusted, so it must come from a clock that this process shares,
-// never from another machine. A time that was parsed has only the wall clock,
-// and if that clock is stepped back, the lock looks valid for too long (R4). If
-// the two processes share another clock, such as CLOCK_BOOTTIME on one machine,
-// pass time.Now plus the smallest remainder by any clock. If until is zero, or
-// later than the TTL allows, the lock has no validity and can only be released.
+// until is trusted, so it must come from a clock that both processes share,
+// never from another machine. A time that was parsed has only the wall clock
+// (R4): if there is another clock, such as CLOCK_BOOTTIME, pass time.Now plus
+// the smallest remainder by any. If until is zero, or later than the TTL
+// allows, the lock has no validity and can only be released.
 //
-// An adopted lock is extended as any other: before its validity has ended
-// (R10). It is unknown which nodes were quarantined when they got the key, so
-// no extension counts on a node that is quarantined now (R23). Unless
-// Config.Forgetful is set, a new client may need some time until nodes count;
-// see Ready.
-//
-// A release goes to every node. If the first process has ended, the release may
-// overtake the SET on a node that did not answer; the key then stays there
-// until its TTL ends (R8). The first process may still use its own Lock, whose
-// validity is unchanged, even after the adopted one was extended or released.
-//
-// An adopted lock does not know its fencing number: Lock.Fence returns 0.
+// The first process may still use its own Lock. An extension does not count on
+// a node that is quarantined now (R23). Lock.Fence is 0: pass the number on
+// too.
 func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until time.Time) (Lock, error) {
 	c.made()
 	ttl, err := c.config.checkLock(c.plain(), resource, ttl)

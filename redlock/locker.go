@@ -8,9 +8,9 @@ import (
 )
 
 // A Locker acquires one lock: Client.Lock, Client.All, RWLock.Read,
-// RWLock.Write, Client.Semaphore and Client.Fair return one for each kind. It is
-// a value that is cheap to copy, and any goroutine may use it. Make one where
-// it is used, or keep it.
+// RWLock.Write, Client.Semaphore and Client.Fair return one for each kind. It
+// is a value that is cheap to copy, and any goroutine may use it. Make one
+// where it is used, or keep it.
 type Locker struct {
 	unprinted
 	client *Client
@@ -76,29 +76,18 @@ func (l Locker) Do(ctx context.Context, ttl time.Duration, fn func(context.Conte
 	return l.DoWith(ctx, HoldOptions{TTL: ttl}, fn)
 }
 
-// DoWith locks a resource, waiting for it as Hold does, runs fn while it holds
-// the lock, and releases it, even if fn panics (R14). fn's context ends when
-// the hold does, as Hold.Context says, or when ctx ends; its cause is that of
-// the first. fn must then return. The release does not depend on ctx; DoWith
-// waits for it up to the vote timeout. fn never starts with less validity than
-// Config.MinValidity.
+// DoWith waits for the lock as Hold does, runs fn while the lock is held, and
+// releases it, even if fn panics or ctx has ended (R14). fn's context ends when
+// the hold does or when ctx ends, with the cause of the first; fn must then
+// return. It never starts with less validity than Config.MinValidity, and
+// FromContext finds the hold.
 //
-// ctx also bounds the wait for the lock; HoldOptions.MaxWait and Config.MaxWait
-// bound nothing else. FromContext finds the hold from fn's context. Contexts
-// that fn derives from it do not read the clocks: see Hold.Context.
-//
-// If fn was not called, the error is Hold's. Otherwise it joins the reason if
-// the hold ended before fn returned (ErrLost, ErrMaxHold, ErrClosed), fn's own
-// error, and the error of Hold.Release, so that errors.Is finds each. Two are
-// left out: fn's error if it is only that of its context, which the hold ended
-// and not the caller; and after a loss that of the release. If fn wraps the
-// error of its context, errors.Is finds it: test for ErrLost before
-// context.Canceled. nil means that all of fn was done within the validity of
-// the lock. A release that hands the lock over asks no node, so it does not
-// find out that keys were deleted meanwhile.
-//
-// With HoldOptions.Reentrant, a function that reads runs under an outer hold
-// that reads or writes, and one that writes under one that writes.
+// ctx also bounds the wait for the lock; MaxWait bounds nothing else. If fn was
+// not called, the error is Hold's. Otherwise it joins why the hold ended before
+// fn returned (ErrLost, ErrMaxHold, ErrClosed), fn's error, and that of the
+// release; fn's error is left out if it is only that of a context that the hold
+// ended. Test for ErrLost before context.Canceled. nil means that all of fn was
+// done within the validity of the lock.
 func (l Locker) DoWith(ctx context.Context, options HoldOptions, fn func(context.Context) error) error {
 	must(fn != nil, noFunction)
 	if options.Reentrant {

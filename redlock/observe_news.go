@@ -27,8 +27,7 @@ type NodeChange struct {
 	// do not count yet (R23).
 	State string
 	// Cause is the class of what keeps the node from being up: "unreachable",
-	// "peer", "silent", "WRONGPASS", "not a master" …; see multiplex.Change. It
-	// is "" if the node came up.
+	// "peer", "silent", "WRONGPASS" …; see multiplex.Change.
 	Cause string
 	Err   error     // the cause itself; nil if the node came up
 	At    time.Time // when it changed

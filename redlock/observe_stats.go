@@ -10,50 +10,38 @@ import (
 	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
-// Stats counts the outcomes of calls to a client since it was made; nothing is
-// ever reset. Each number is exact, but they are not read at one instant: a sum
-// over several of them may miss calls that are just returning. Stats also has a
-// JSON form, and holds nothing secret (R27).
+// Stats counts the outcomes of calls to a client since it was made. The numbers
+// are not read at one instant. Stats has a JSON form, and holds nothing secret.
 type Stats struct {
 	// Attempts counts the attempts of TryAcquire and Acquire, Extensions the
 	// calls to Extend and the renewals of holds, and Releases the calls to
-	// Release, of locks and of holds. The releases that undo a failed attempt,
-	// and those of Close, are not counted.
+	// Release, of locks and of holds.
 	Attempts, Extensions, Releases CallCounts
-	// HandedOver is how many of the granted attempts asked no node: another
-	// caller of this client handed its lock over (Config.HandOver). Quorum does
-	// not include them.
+	// HandedOver is how many of the granted attempts asked no node, since a
+	// caller of this client handed its lock over (Config.HandOver).
 	HandedOver uint64
-	// Renumbered is how many attempts asked the nodes a second time at once,
-	// because their first fencing number was too low (Config.Fenced).
+	// Renumbered is how many attempts asked the nodes a second time, since
+	// their first fencing number was too low (Config.Fenced).
 	Renumbered uint64
-	// Holds is how many holds are not released at this moment, those of Do and of
-	// elections among them; see Client.Held. Lost is how many were lost.
-	Holds int
-	Lost  uint64
-	// Waits has the times of all calls to Acquire, Hold and Do, and to those
-	// like them, from the call until it had the lock or gave up.
+	Holds      int    // that are not released at this moment
+	Lost       uint64 // holds that were lost
+	// Waits has the times of all calls to Acquire, Hold and Do until they had
+	// the lock or gave up.
 	Waits Histogram
-	// QuorumTime is the smoothed time from the start of an attempt to its
-	// quorum of grants, from which retries derive their delays (R11). It is
-	// zero before the first.
+	// QuorumTime is the smoothed time of an attempt to its quorum of grants, and
+	// Quorum has the times of all attempts.
 	QuorumTime time.Duration
-	// Quorum has the times of all attempts from their start to their quorum.
-	Quorum Histogram
-	// ReleaseForm is the command that releases locks at this moment: "DELEX" or
-	// "DELIFEQ" while every node that is up supports it, otherwise "script"
-	// (R25).
+	Quorum     Histogram
+	// ReleaseForm is the command that releases locks: "DELEX" or "DELIFEQ" while
+	// every node that is up supports it, otherwise "script" (R25).
 	ReleaseForm string
-	// Polling reports that callers read their own replies, where a node's
-	// connection allows it (NodeStatus.Polled), instead of a goroutine for each
-	// node.
-	Polling bool
+	Polling     bool // callers read their own replies where they can
 }
 
 // CallCounts counts calls by outcome (R12).
 type CallCounts struct {
 	Granted    uint64 `json:"granted"`    // no error
-	Refused    uint64 `json:"refused"`    // ErrHeld for an attempt, ErrNotHeld otherwise: ordinary
+	Refused    uint64 `json:"refused"`    // ErrHeld, ErrNotHeld
 	NoQuorum   uint64 `json:"no_quorum"`  // ErrNoQuorum
 	Expired    uint64 `json:"expired"`    // ErrExpired: a quorum, but too late
 	Overloaded uint64 `json:"overloaded"` // ErrOverloaded: nothing was sent

@@ -25,27 +25,20 @@ type NodeStatus struct {
 	Counts NodeCounts // what happened so far
 	Err    error      // why it is not up, or nil if it is
 	// Quarantined reports that the node's grants do not count, since it may
-	// have forgotten locks (R23). QuarantineLeft is for how long, unless a seal
-	// ends the quarantine earlier or the node goes down. QuarantineWhy is what
-	// began it: "first seen", "restarted", "seal vanished" …
+	// have forgotten locks (R23), for how long at most, and what began it.
 	Quarantined    bool
 	QuarantineLeft time.Duration
 	QuarantineWhy  string
 	Sealed         bool // a seal of the process that runs there is known to exist
-	// Deployment is the id of the deployment that the node was last seen to
-	// belong to, and DeploymentNodes how many nodes that has (R30). They are
-	// zero if it belongs to none.
+	// Deployment is the id of the node's deployment, and DeploymentNodes how
+	// many nodes that has (R30). Opening is the id of the one that another
+	// client is about to open with it, or was when it died.
 	Deployment      string
 	DeploymentNodes int
-	// Opening is the id of the deployment that another client is about to open
-	// with the node, or was when it died. It is "" if there is none.
-	Opening string
-	// Started is when the server's process started, by its own account, to the
-	// second. It is zero if the server does not say.
-	Started time.Time
-	// Warnings lists what should be changed about the server, as of its last
-	// connection (R22), one sentence each. With Config.Fenced, the last one says
-	// why the node does not count for locks with a number, if it does not.
+	Opening         string
+	Started         time.Time // when the server started, by its own account
+	// Warnings lists what should be changed about the server (R22), one sentence
+	// each, and why it does not count for locks with a number.
 	Warnings []string
 }
 

@@ -8,16 +8,11 @@ import (
 // A Tracer receives what a client does. Each of its functions may be nil.
 //
 // AttemptDone, AcquireDone, ExtendDone and ReleaseDone are called by the
-// caller's own goroutine, right before the call returns, so the time they take
-// shortens the lock's remaining validity. Several goroutines may call them at
-// once. They receive the caller's context, in which a span finds its parent,
-// and resource names, but never a token (R27). Spans are made afterwards, from
-// Start and Elapsed.
-//
-// NodeChanged and HoldLost are called by a goroutine of the client, one at a
-// time, and delay no caller. If they are too slow, the oldest events are
-// dropped, and the next one says how many. They may use the client but not
-// close it, and may be called before New has returned it.
+// caller's own goroutine right before the call returns, with its context and
+// the resource, but never a token (R27). The time they take shortens the lock's
+// validity. NodeChanged and HoldLost are called by a goroutine of the client,
+// one at a time; if they are too slow, the oldest events are dropped. They must
+// not close the client.
 type Tracer struct {
 	// AttemptDone receives each single attempt, including those of Acquire.
 	AttemptDone func(context.Context, CallInfo)
@@ -56,15 +51,9 @@ type CallInfo struct {
 type HoldInfo struct {
 	Resource string    // without the prefix
 	Since    time.Time // when the granted attempt began, or the hand-over
-	// Until is when the validity ends, by the local clock, or when the hold was
-	// lost if that was earlier.
-	Until time.Time
-	// Err is why the hold ended: a *LostError. From Client.Held it may also be
-	// another error, or nil.
-	Err error
-	// Dropped is how many earlier events were dropped. It is zero from
-	// Client.Held.
-	Dropped uint64
+	Until    time.Time // when the validity ends, or when the hold was lost
+	Err      error     // why it ended, such as a *LostError, or nil
+	Dropped  uint64    // how many earlier events were dropped
 }
 
 // try makes one attempt, and counts and traces it. lock is as attempt wants it.

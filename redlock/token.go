@@ -7,14 +7,9 @@ import (
 	"github.com/redmux/redmux/redlock/internal/wire"
 )
 
-// A Token is the value of a lock's keys, new for each attempt (R3): 20 random
-// bytes as 27 characters of base64url without padding. It is printable because
-// clients in other languages decode the values that they read as text, and some
-// fail on raw bytes.
-//
-// The token proves ownership to the nodes, and a client that knows it can
-// release the lock, so only Reveal returns it as text: no other method and no
-// verb of package fmt shows it (R27). It is not a fencing token: tokens have no
+// A Token is the value of a lock's keys, new for each attempt (R3): 27
+// characters of base64url. A client that knows it can release the lock, so only
+// Reveal returns it as text (R27). It is not a fencing number: tokens have no
 // order.
 type Token [pure.TokenText]byte
 

@@ -19,8 +19,8 @@ import (
 // nodes. Its other fields do not change.
 //
 // A lock without a tenure is never handed over: that of TryAcquire, of an
-// Acquire that did not wait, of Fair, of readers, and of Adopt. Only the nodes know
-// whether a copy of it was released before.
+// Acquire that did not wait, of Fair, of readers, and of Adopt. Only the nodes
+// know whether a copy of it was released before.
 type tenure struct {
 	// word has the state and the longest TTL that was asked for. Neither ever
 	// falls.
