@@ -277,7 +277,6 @@ func TestHoldAll_R13(t *testing.T) {
 			require.NoError(t, lock.Release(ctx))
 			return ctx.Err()
 		})
-
 		require.NoError(t, err)
 		require.Empty(t, m.sets())
 		for _, o := range []HoldOptions{{TTL: time.Second, Heal: true}, {TTL: time.Second, MinHold: ms}} {

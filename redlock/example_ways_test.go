@@ -151,7 +151,6 @@ func ExampleLocker_DoWith() {
 			fmt.Println("running")
 			return nil
 		})
-
 		fmt.Println("run elsewhere:", errors.Is(err, redlock.ErrHeld))
 		cancel()
 	}

@@ -153,7 +153,6 @@ func workAsChild(nodes []string) {
 				work(round, h, ctx)
 				return nil
 			})
-
 		} else if h, holdErr := c.Hold(context.Background(), key, options); holdErr != nil {
 			fmt.Println(holdErr)
 		} else {

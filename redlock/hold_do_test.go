@@ -81,7 +81,6 @@ func TestDoReportsBothErrors(t *testing.T) { // R14
 				<-ctx.Done()
 				return nil
 			})
-
 		require.ErrorIs(t, err, ErrMaxHold, "not all was done under it")
 		require.NotErrorIs(t, err, ErrNotHeld)
 	})

@@ -87,7 +87,6 @@ func TestAnEndOfTheFunctionsOwnContextIsReported_R14(t *testing.T) {
 				}
 				return c.Lock("r").DoWith(ctx, HoldOptions{TTL: time.Second, Reentrant: true}, own)
 			})
-
 			require.Equal(t, context.Canceled, err, "reentrant: %v", reentrant)
 		}
 	})

@@ -73,9 +73,7 @@ func TestNestedCallsBelowAReentrantOne_R14(t *testing.T) {
 						require.ErrorIs(t, c.Do(ctx, "a", time.Second, nothing), ErrNested)
 						return c.Do(ctx, "c", time.Second, func(context.Context) error { return nil })
 					})
-
 				})
-
 			})
 		}))
 	})

@@ -33,7 +33,6 @@ func TestReentrantCalls(t *testing.T) {
 				}
 				return nil
 			})
-
 		}
 		require.Equal(t, errWork, depth(t.Context(), 0))
 		time.Sleep(5 * ms)
@@ -56,7 +55,6 @@ func TestReentrantCalls(t *testing.T) {
 				require.NoError(t, c.Lock("r").DoWith(ctx, again, func(context.Context) error { return nil }))
 				return nil
 			}),
-
 				"another resource")
 			require.EqualValues(t, 2, c.Stats().Attempts.Granted-before.Attempts.Granted)
 			require.ErrorIs(t, c.Lock("r").DoWith(ctx, HoldOptions{TTL: time.Second}, nothing), ErrNested)
@@ -88,7 +86,6 @@ func TestReentrantUnderAHold(t *testing.T) {
 				<-ctx.Done()
 				return nil
 			})
-
 		}()
 		time.Sleep(100 * ms)
 		require.NoError(t, h.Release(t.Context()))
@@ -99,7 +96,6 @@ func TestReentrantUnderAHold(t *testing.T) {
 			ran.Add(1)
 			return nil
 		}),
-
 			"a hold of its own")
 		require.EqualValues(t, 2, ran.Load())
 
@@ -110,9 +106,7 @@ func TestReentrantUnderAHold(t *testing.T) {
 				require.ErrorIs(t, context.Cause(ctx), ErrLost)
 				return nil
 			})
-
 		})
-
 		require.ErrorIs(t, err, ErrLost)
 	})
 }
@@ -134,7 +128,6 @@ func TestReentrantFunctionThatOutlivesTheOuterOne(t *testing.T) {
 					working.Add(-1)
 					return nil
 				})
-
 			}
 			time.Sleep(100 * ms)
 			return nil
@@ -161,14 +154,12 @@ func TestReentrantCallAfterTheOuterFunction_R14(t *testing.T) {
 				time.Sleep(time.Second)
 				return nil
 			})
-
 			go func() {
 				time.Sleep(500 * ms)
 				done <- c.Lock("r").DoWith(under, again, func(context.Context) error {
 					t.Error("entered")
 					return nil
 				})
-
 			}()
 			time.Sleep(100 * ms)
 			return nil
@@ -198,7 +189,6 @@ func TestReentrantCallWithTooLittleValidity_R14(t *testing.T) {
 				t.Error("it has started")
 				return nil
 			}),
-
 				ErrExpired)
 			for _, n := range m.nodes {
 				n.Resume()
@@ -220,7 +210,6 @@ func TestReentrantCallWithAnEndedContext(t *testing.T) {
 				t.Error("it has started")
 				return nil
 			})
-
 			var cancelled *CancelledError
 			require.ErrorAs(t, err, &cancelled)
 			require.Equal(t, errWork, cancelled.Cause)

@@ -125,11 +125,8 @@ var redissonPorts = map[string]func(p *port){
 					entered++
 					return nil
 				})
-
 			})
-
 		})
-
 		require.NoError(p, err)
 		require.Equal(p, 2, entered)
 	},

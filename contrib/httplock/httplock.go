@@ -128,11 +128,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		func(ctx context.Context) error {
 			called = true
 			inner := r.WithContext(ctx)
-			defer func() { r.MultipartForm = inner.MultipartForm }()
+			defer func() { r.MultipartForm = inner.MultipartForm }() // net/http removes its files
 			h.next.ServeHTTP(w, inner)
 			return nil
 		})
-
 	switch {
 	case err == nil:
 	case !called:

@@ -307,7 +307,6 @@ func (k *worker) do(resource string) {
 		}
 		return own
 	})
-
 	switch {
 	case p.isDead():
 	case own != nil && ctx.Err() == nil && errors.Is(err, context.Canceled):

@@ -359,7 +359,6 @@ func TestStepDownFromWithinAReentrantFunction(t *testing.T) {
 					require.NoError(t, e.StepDown(limited))
 					return nil
 				})
-
 			})
 		})
 		require.ErrorIs(t, err, context.Canceled)
@@ -500,7 +499,6 @@ func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
 						working.Store(false)
 						return nil
 					})
-
 					select {
 					case err := <-stop:
 						return err
@@ -549,7 +547,6 @@ func TestElectionLostAfterItsFunction_R14(t *testing.T) {
 				<-ctx.Done()
 				return nil
 			})
-
 			<-entered
 			m.Forget("e")
 			return errWork
