@@ -317,6 +317,7 @@ func TestEveryRowForRedissonHasItsCounterpart(t *testing.T) {
 				require.Equal(t, "–", instead[name], "a row that promises something needs a counterpart")
 				return
 			}
+			t.Parallel()
 			servers, nodes := masters(t, 3)
 			p := &port{T: t, nodes: nodes}
 			for _, s := range servers {

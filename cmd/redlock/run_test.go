@@ -707,11 +707,13 @@ func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
 			return cmd, dir
 		}
 		t.Run(leave[0]+" that takes too long", func(t *testing.T) {
+			t.Parallel()
 			cmd, dir := start(t, "--max-hold=5s")
 			require.Equal(t, exitTooLong, await(t, cmd))
 			requireStill(t, dir, "ticks")
 		})
 		t.Run(leave[0]+" of a wrapper that is killed", func(t *testing.T) {
+			t.Parallel()
 			cmd, dir := start(t)
 			require.NoError(t, cmd.Process.Kill())
 			require.Equal(t, 137, await(t, cmd))
@@ -722,6 +724,7 @@ func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
 			})
 		})
 		t.Run(leave[0]+" of a wrapper that is stopped", func(t *testing.T) {
+			t.Parallel()
 			cmd, dir := start(t)
 			require.NoError(t, redistest.StopProcess(cmd.Process))
 			stopped := time.Now()
