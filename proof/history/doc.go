@@ -13,8 +13,6 @@
 //	Locks      asks porcupine whether what clients saw of each lock could have
 //	           happened in some order at all: models.go has a model for each
 //	           form of lock
-//	EDN        writes the history of each lock as Jepsen does, for Knossos and
-//	           other checkers
 //	Accesses   does the same for registers, which are no locks: they show
 //	           replies that were mixed up
 //

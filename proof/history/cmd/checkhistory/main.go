@@ -2,7 +2,7 @@
 // wrote: whether a resource ever had two holders at the same time, or more than
 // may share it, and whether fencing numbers and queues are in order.
 //
-//	checkhistory [--edn FOLDER] FILE…
+//	checkhistory FILE…
 //
 // Several files are merged, provided that all were written on one machine since
 // it booted. The exit code is 0 if all is well, 1 if a file could not be read
@@ -15,7 +15,6 @@ import (
 	"io"
 	"iter"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -35,7 +34,6 @@ type flags struct {
 	Disorder time.Duration `default:"10s" help:"How far the lines of a file may be out of order."`
 	Patience time.Duration `default:"10s" help:"How long one window of a history may be thought about."`
 	Show     int           `default:"20" help:"How many violations are printed."`
-	EDN      string        `name:"edn" placeholder:"FOLDER" help:"Write the history of each resource there as Jepsen does, for Knossos with its model of a mutex: 0.edn, 1.edn and so on; the order of fair locks, for its model of a FIFO queue, to 0-queue.edn; readers, writers and permits have values with their client."`
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -71,7 +69,7 @@ func check(f flags, stdin io.Reader, stdout, stderr io.Writer) int {
 		}
 	}
 	var exclusion history.Exclusion
-	locks, edn := history.Locks{Patience: f.Patience}, history.EDN{}
+	locks := history.Locks{Patience: f.Patience}
 	resources := make(map[string]struct{})
 	failed, cut := false, 0
 	for e, err := range history.Merge(f.Disorder, streams...) {
@@ -84,18 +82,11 @@ func check(f flags, stdin io.Reader, stdout, stderr io.Writer) int {
 		default:
 			exclusion.Add(e)
 			locks.Add(e)
-			if f.EDN != "" {
-				edn.Add(e)
-			}
 			resources[e.Resource] = struct{}{}
 		}
 		if failed {
 			break
 		}
-	}
-	if err := writeEDN(&edn, f.EDN); err != nil {
-		fmt.Fprintln(stderr, "checkhistory:", err)
-		failed = true
 	}
 	verdict := locks.Finish()
 	violations := report(stdout, f.Show, &exclusion, verdict, len(resources), cut)
@@ -107,34 +98,6 @@ func check(f flags, stdin io.Reader, stdout, stderr io.Writer) int {
 	default:
 		return exitGood
 	}
-}
-
-// writeEDN writes a file for each resource, in the order of their names, and
-// one more for the order of a queue.
-func writeEDN(edn *history.EDN, folder string) error {
-	for i, resource := range edn.Resources() {
-		if err := writeFile(filepath.Join(folder, fmt.Sprint(i, ".edn")), resource, edn.Write); err != nil {
-			return err
-		}
-		if !edn.Queues(resource) {
-			continue
-		}
-		if err := writeFile(filepath.Join(folder, fmt.Sprint(i, "-queue.edn")), resource, edn.WriteQueue); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func writeFile(name, resource string, write func(io.Writer, string) error) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o777); err != nil {
-		return err
-	}
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(file, resource), file.Close())
 }
 
 // report prints the figures and returns the number of violations.

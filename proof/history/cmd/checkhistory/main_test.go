@@ -83,12 +83,8 @@ func TestForms(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
-			dir := filepath.Join(t.TempDir(), "new")
-			require.Equal(t, exitGood, run(append(files(t, c.text), "--edn", dir), nil, &out, &out), out.String())
+			require.Equal(t, exitGood, run(files(t, c.text), nil, &out, &out), out.String())
 			require.Contains(t, out.String(), c.says)
-			require.FileExists(t, filepath.Join(dir, "0.edn"))
-			_, err := os.Stat(filepath.Join(dir, "0-queue.edn"))
-			require.Equal(t, c.name == "fair", err == nil)
 			out.Reset()
 			require.Equal(t, exitViolated, run(files(t, c.broken), nil, &out, &out), out.String())
 			require.Contains(t, out.String(), c.why)
