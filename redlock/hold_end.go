@@ -109,13 +109,13 @@ func (k *keeper) closeAll() {
 		return
 	}
 	w.begun = true
-	for _, h := range k.due {
+	for _, h := range k.scratch.due {
 		h.finish(ErrClosed)
 	}
 	if k.client.config.ReleaseOnClose {
-		w.unreleased = append(w.unreleased, k.due...)
+		w.unreleased = append(w.unreleased, k.scratch.due...)
 	}
-	clear(k.due)
+	clear(k.scratch.due)
 	w.pending++ // until the first are queued
 	k.releaseUpTo(releasesAtOnce)
 	k.released(nil)
@@ -199,6 +199,6 @@ func (k *keeper) wind(ctx context.Context) {
 
 // halt ends the goroutine. The group is closed, so nothing is in progress.
 func (k *keeper) halt() {
-	k.halts.Do(func() { close(k.stop) })
-	k.wg.Wait()
+	k.quit.once.Do(func() { close(k.quit.stop) })
+	k.quit.wg.Wait()
 }

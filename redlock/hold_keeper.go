@@ -28,7 +28,7 @@ type keeper struct {
 
 	inbox *multiplex.Outcomes
 	wake  chan struct{} // holds one wake-up
-	halting
+	quit  quit
 
 	// mu guards the following, and each hold's place. Nothing else is called
 	// while it is held.
@@ -38,12 +38,9 @@ type keeper struct {
 	held heldSet
 
 	// The following are owned by the keeper's goroutine.
-	desk
-	winding winding
-	// failing is set from the first renewal that fails until one is granted.
-	// failed is when one failed last, and warned when that was last reported.
-	failing        bool
-	failed, warned time.Time
+	scratch  scratch
+	winding  winding
+	failures failures
 }
 
 // An agenda is when to look at which hold. The keeper's mutex guards it.
@@ -60,16 +57,23 @@ type stage struct {
 	hurried bool // Close has no time to wait for answers
 }
 
-// A halting serves to end the goroutine and to wait for it.
-type halting struct {
-	stop  chan struct{} // closed by halt
-	halts sync.Once
-	wg    sync.WaitGroup
+// A quit serves to end the goroutine and to wait for it.
+type quit struct {
+	stop chan struct{} // closed by halt
+	once sync.Once
+	wg   sync.WaitGroup
 }
 
-// A desk is what the keeper's goroutine needs in each turn. The goroutine owns
-// it.
-type desk struct {
+// The failures are those of renewals, from the first until one is granted.
+type failures struct {
+	going  bool
+	last   time.Time
+	warned time.Time // when they were last reported
+}
+
+// A scratch is what the keeper's goroutine needs each time that it looks. The
+// goroutine owns it.
+type scratch struct {
 	timer    *time.Timer
 	outcomes []multiplex.Outcome
 	due      []*Hold // taken from the schedule, to be looked at
@@ -121,7 +125,7 @@ func newKeeper(c *Client) *keeper {
 		begun:   readClocks(),
 		inbox:   multiplex.NewOutcomes(),
 		wake:    make(chan struct{}, 1),
-		halting: halting{stop: make(chan struct{})},
+		quit:    quit{stop: make(chan struct{})},
 		agenda:  agenda{armed: pure.Never},
 		held:    heldSet{drained: make(chan struct{})},
 		winding: winding{queued: make(chan struct{}), done: make(chan struct{})},
@@ -147,7 +151,7 @@ func (k *keeper) keep(h *Hold) bool {
 	k.held.add(h)
 	if !k.started {
 		k.started = true
-		k.wg.Go(k.run)
+		k.quit.wg.Go(k.run)
 	}
 	k.lead.lower(now.ahead(k.begun))
 	k.schedule.Put(h, &h.place, at)
@@ -185,19 +189,19 @@ func (k *keeper) time(now instant) time.Duration { return now.at.Sub(k.begun.at)
 
 // run is the keeper's goroutine.
 func (k *keeper) run() {
-	k.desk = desk{
+	k.scratch = scratch{
 		timer:    time.NewTimer(pure.LookMost),
 		outcomes: make([]multiplex.Outcome, 0, keeperBatch),
 		due:      make([]*Hold, 0, keeperBatch),
 		room:     make([]byte, 0, 512),
 	}
-	defer k.timer.Stop()
+	defer k.scratch.timer.Stop()
 	for {
 		select {
-		case <-k.timer.C:
+		case <-k.scratch.timer.C:
 		case <-k.wake:
 		case <-k.inbox.Ready():
-		case <-k.stop:
+		case <-k.quit.stop:
 			// The group is closed, so no more outcomes arrive.
 			for k.settle() {
 			}
@@ -215,11 +219,11 @@ func (k *keeper) turn() (more bool) {
 	now := k.clock()
 	k.mu.Lock()
 	closing, hurried := k.closing, k.hurried
-	k.due = k.due[:0:keeperBatch]
+	k.scratch.due = k.scratch.due[:0:keeperBatch]
 	if closing || k.lead.gained(now.ahead(k.begun)) {
-		k.due = k.schedule.TakeAll(k.due)
+		k.scratch.due = k.schedule.TakeAll(k.scratch.due)
 	} else if _, first := k.schedule.First(); first <= k.time(now) {
-		k.due = k.schedule.Take(k.due, k.time(now)+pure.WindowMost)
+		k.scratch.due = k.schedule.Take(k.scratch.due, k.time(now)+pure.WindowMost)
 	}
 	k.mu.Unlock()
 	if closing {
@@ -230,7 +234,7 @@ func (k *keeper) turn() (more bool) {
 		return false
 	}
 	posted := false
-	for _, h := range k.due {
+	for _, h := range k.scratch.due {
 		posted = k.look(h, now) || posted
 	}
 	if posted {
@@ -245,7 +249,7 @@ func (k *keeper) look(h *Hold, now instant) (posted bool) {
 	act := h.stepLocked(pure.OnLook, now, 0)
 	if act == pure.ToRenew {
 		h.said.CompareAndSwap(nil, underWay)
-		if err := h.renewLocked(now, k.room[:0], k.inbox); err != nil {
+		if err := h.renewLocked(now, k.scratch.room[:0], k.inbox); err != nil {
 			h.said.Store(&account{err: err})
 			k.client.stats.extensions.count(translate(err, ErrNotHeld))
 			k.fails(h, now)
@@ -263,12 +267,12 @@ func (k *keeper) look(h *Hold, now instant) (posted bool) {
 // something about it: once, since what fails for one hold fails for all. The
 // caller must hold h.mu.
 func (k *keeper) fails(h *Hold, now instant) {
-	again := k.failing && now.at.Sub(k.failed) < failuresLast
-	k.failing, k.failed = true, now.at
-	if again || now.at.Sub(k.warned) < failuresApart {
+	again := k.failures.going && now.at.Sub(k.failures.last) < failuresLast
+	k.failures.going, k.failures.last = true, now.at
+	if again || now.at.Sub(k.failures.warned) < failuresApart {
 		return
 	}
-	k.warned = now.at
+	k.failures.warned = now.at
 	left := h.ends.remaining(k.begun, now)
 	if said := h.said.Load(); said != nil && left > 0 {
 		k.client.notice(slog.LevelWarn, "redlock: hold not renewed, trying again", timeAttr("left", left), errorAttr(said.err))
@@ -288,16 +292,16 @@ func (k *keeper) act(h *Hold, act pure.RenewalAction) {
 // rearm puts the holds that were looked at back into the schedule, and sets the
 // timer. It reports whether a hold is due already.
 func (k *keeper) rearm(now instant) (more bool) {
-	for _, h := range k.due {
+	for _, h := range k.scratch.due {
 		k.replace(h, now)
 	}
-	clear(k.due)
+	clear(k.scratch.due)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	_, first := k.schedule.First()
 	if first == pure.Never {
 		k.armed = pure.Never
-		k.timer.Stop()
+		k.scratch.timer.Stop()
 		return false
 	}
 	at := k.time(k.clock())
@@ -305,7 +309,7 @@ func (k *keeper) rearm(now instant) (more bool) {
 	if first <= at {
 		return true
 	}
-	k.timer.Reset(max(pure.Soon, k.armed-at))
+	k.scratch.timer.Reset(max(pure.Soon, k.armed-at))
 	return false
 }
 
@@ -330,18 +334,18 @@ func (k *keeper) replace(h *Hold, now instant) {
 // reads the clock after that, when the outcomes were complete: a renewal counts
 // only if it was complete before the old validity ended (R10).
 func (k *keeper) settle() bool {
-	k.outcomes = k.inbox.Take(k.outcomes[:0])
-	if len(k.outcomes) == 0 {
+	k.scratch.outcomes = k.inbox.Take(k.scratch.outcomes[:0])
+	if len(k.scratch.outcomes) == 0 {
 		return false
 	}
 	now := k.clock()
-	for i, o := range k.outcomes {
+	for i, o := range k.scratch.outcomes {
 		if h, ok := o.Tag.(*Hold); ok {
 			k.settleOne(h, &o, now)
 		} else {
 			k.released(o.Err)
 		}
-		k.outcomes[i] = multiplex.Outcome{}
+		k.scratch.outcomes[i] = multiplex.Outcome{}
 	}
 	return true
 }
@@ -365,7 +369,7 @@ func (k *keeper) settleOne(h *Hold, o *multiplex.Outcome, now instant) {
 	act := h.stepLocked(event, now, rand.Float64())
 	switch {
 	case act == pure.ToProlong:
-		k.failing = false
+		k.failures.going = false
 	case event == pure.OnFailure && act == pure.CarryOn:
 		k.fails(h, now)
 	}
