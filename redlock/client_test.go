@@ -249,8 +249,8 @@ func TestNodesTellWhatIsKnown(t *testing.T) {
 		all := c.Nodes()
 		require.Len(t, all, 3)
 		require.Equal(t, m.addr(0), all[0].Addr, "without credentials (R27)")
-		require.Equal(t, NodeCounts{Granted: 1, Dials: 1}, all[1].Counts)
-		all[1].Counts = NodeCounts{}
+		require.Equal(t, multiplex.NodeCounts{Granted: 1, Dials: 1}, all[1].Counts)
+		all[1].Counts = multiplex.NodeCounts{}
 		require.Equal(t, NodeStatus{Addr: m.addr(1), State: "up", Product: "redis", Version: "7.0.15", Connects: 1, ReplyTime: 2 * ms}, all[1])
 		require.Equal(t, m.addr(2), all[2].Addr)
 		require.NotEqual(t, NodeUp, all[2].State)

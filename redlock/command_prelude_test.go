@@ -52,18 +52,18 @@ func TestPreflight_R22(t *testing.T) {
 		"no EVALSHA": {
 			arrange: func(n *redistest.Node) { n.Refuse(noEvalsha, "EVALSHA") },
 			only:    Allow{MissingPermissions: true}, others: func(a *Allow) { a.MissingPermissions = false },
-			is: ErrPermissions, says: []string{"may not run EVALSHA", "ACL SETUSER", "+evalsha", "Allow.MissingPermissions"},
+			is: multiplex.ErrPermissions, says: []string{"may not run EVALSHA", "ACL SETUSER", "+evalsha", "Allow.MissingPermissions"},
 			warning: "EVALSHA of a script with GET",
 		},
 		"no SCRIPT LOAD": {
 			arrange: func(n *redistest.Node) { n.Refuse(noEvalsha, "SCRIPT LOAD") },
 			only:    Allow{MissingPermissions: true}, others: func(a *Allow) { a.MissingPermissions = false },
-			is: ErrPermissions, says: []string{"may not run SCRIPT LOAD", "+script|load"}, warning: "SCRIPT LOAD",
+			is: multiplex.ErrPermissions, says: []string{"may not run SCRIPT LOAD", "+script|load"}, warning: "SCRIPT LOAD",
 		},
 		"no PEXPIRE": {
 			arrange: func(n *redistest.Node) { n.Refuse(noEvalsha, "PEXPIRE") },
 			only:    Allow{MissingPermissions: true}, others: func(a *Allow) { a.MissingPermissions = false },
-			is: ErrPermissions, says: []string{"may not run PEXPIRE", "+pexpire"}, warning: "locks need failed: PEXPIRE (",
+			is: multiplex.ErrPermissions, says: []string{"may not run PEXPIRE", "+pexpire"}, warning: "locks need failed: PEXPIRE (",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -158,8 +158,7 @@ type Node struct {
 	URL string
 	// Durable declares that the node loses nothing when it crashes (appendonly
 	// yes, appendfsync always, no-appendfsync-on-rewrite no), and so needs no
-	// quarantine after a restart. If zero, it may lose keys. Durable has no
-	// effect with Config.Forgetful.
+	// quarantine after a restart. If zero, it may lose keys.
 	Durable bool
 }
 

@@ -32,7 +32,7 @@ func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
 		"Lock": {Lock{}, new(Lock)}, "Locker": {Locker{}, new(Locker)}, "RWLock": {RWLock{}, new(RWLock)},
 		"Token": {Token{}}, "Node": {Node{}}, "Config": {Config{}},
 		"NodeChange": {NodeChange{}}, "NodeStatus": {NodeStatus{}}, "Stats": {Stats{}},
-		"CallCounts": {CallCounts{}}, "Histogram": {Histogram{}}, "HoldInfo": {HoldInfo{}}, "NodeCounts": {NodeCounts{}},
+		"CallCounts": {CallCounts{}}, "Histogram": {Histogram{}}, "HoldInfo": {HoldInfo{}},
 		"NodeAnswer":     {NodeAnswer{}},
 		"UndecidedError": {new(UndecidedError)}, "NodeError": {new(NodeError)}, "ResourceError": {(*ResourceError)(nil), new(ResourceError)},
 		"CancelledError": {(*CancelledError)(nil), new(CancelledError)}, "HeldError": {(*HeldError)(nil), new(HeldError)},

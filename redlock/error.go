@@ -67,18 +67,13 @@ type (
 )
 
 // Causes of a node's missing vote. ErrNoQuorum unwraps to them; so does
-// NodeStatus.Err, except for ErrQuarantined, which NodeStatus.Quarantined
-// reports. All but the first two, ErrQuarantined and ErrUnopened call for a
-// change of the deployment: the text, and a *PreflightError, say what was found
-// and what to change.
+// NodeStatus.Err, but not to ErrQuarantined. Package multiplex has further
+// ones. A *PreflightError says what was found, and what to change.
 var (
 	// ErrNodeDown is the cause if the node has no connection.
 	ErrNodeDown = multiplex.ErrDown
 	// ErrNodeTimeout is the cause if the node did not answer in time.
 	ErrNodeTimeout = multiplex.ErrTimeout
-	// ErrPermissions is the cause if the user lacks a permission that locks
-	// need (R22).
-	ErrPermissions = multiplex.ErrPermissions
 	// ErrMaxTTL is the cause if clients with another MaxTTL have used the node
 	// (R23).
 	ErrMaxTTL = multiplex.ErrMaxTTL
@@ -95,10 +90,6 @@ var (
 	// a fencing number, since it may have forgotten higher ones. The text says
 	// whether an operator must reset the fence (admin.ResetFence).
 	ErrNoFloor = multiplex.ErrNoFloor
-	// ErrUnbelieved is the cause of a node that claims a fencing number, or a
-	// ticket of Client.Fair, that no honest node can have granted (R33), or whose
-	// clock is more than a minute behind those of the others.
-	ErrUnbelieved = multiplex.ErrUnbelieved
 )
 
 // A ResourceError adds the resource to the error of a call. Every error of a

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
+	"github.com/stretchr/testify/require"
 )
 
 // fencedConfig is that of patient clients whose quarantines are short.
@@ -214,7 +214,7 @@ func TestAUserForFencedLocks_R22(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, lock.Release(t.Context()))
 		} else {
-			require.ErrorIs(t, err, redlock.ErrPermissions, "without %s", without)
+			require.ErrorIs(t, err, multiplex.ErrPermissions, "without %s", without)
 		}
 		require.NoError(t, c.Close(context.Background()))
 	}

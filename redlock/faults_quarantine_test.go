@@ -303,7 +303,7 @@ func TestFaultPermissions_R22(t *testing.T) {
 				n := c.Nodes()[0]
 				var p *multiplex.PreflightError
 				switch {
-				case !errors.Is(n.Err, redlock.ErrPermissions) || !errors.As(n.Err, &p):
+				case !errors.Is(n.Err, multiplex.ErrPermissions) || !errors.As(n.Err, &p):
 					return fmt.Errorf("not ErrPermissions: %w", n.Err)
 				case !strings.Contains(strings.ToLower(p.Found), strings.ReplaceAll(without[1:], "|", " ")):
 					return fmt.Errorf("does not name the command: %w", n.Err)

@@ -158,7 +158,7 @@ func TestFenceOfAClientThatIsFarAhead(t *testing.T) {
 		a.kinds.Numbers.Correct(24 * 365 * time.Hour)
 		_, err := a.TryAcquire(t.Context(), "r", time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
-		require.ErrorIs(t, err, ErrUnbelieved)
+		require.ErrorIs(t, err, multiplex.ErrUnbelieved)
 		a.kinds.Numbers.Numbers = pure.NewNumbers(time.Now()) // as after the next look at the nodes' clocks
 		first := fenceOf(t, a, "r")
 		require.InDelta(t, time.Now().UnixMicro(), first, 1e6)

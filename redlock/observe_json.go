@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/errtext"
+	"github.com/redmux/redmux/multiplex"
 )
 
 // The JSON forms of what a client reports. Their names contain the unit, and
@@ -15,25 +16,25 @@ import (
 // MarshalJSON returns the status with the names of docs/cli.md.
 func (s NodeStatus) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		Addr           string     `json:"addr"`
-		State          string     `json:"state"`
-		Product        string     `json:"product,omitempty"`
-		Version        string     `json:"version,omitempty"`
-		Debts          int        `json:"debts"`
-		Connects       int        `json:"connects"`
-		ReplyTime      float64    `json:"reply_time_us"`
-		Polled         bool       `json:"polled"`
-		Counts         NodeCounts `json:"counts"`
-		Err            string     `json:"error,omitempty"`
-		Quarantined    bool       `json:"quarantined"`
-		QuarantineLeft float64    `json:"quarantine_left_s,omitempty"`
-		QuarantineWhy  string     `json:"quarantine_why,omitempty"`
-		Sealed         bool       `json:"sealed"`
-		Deployment     string     `json:"deployment,omitempty"`
-		Of             int        `json:"deployment_nodes,omitempty"`
-		Opening        string     `json:"opening,omitempty"`
-		Started        *time.Time `json:"started,omitempty"`
-		Warnings       []string   `json:"warnings,omitempty"`
+		Addr           string               `json:"addr"`
+		State          string               `json:"state"`
+		Product        string               `json:"product,omitempty"`
+		Version        string               `json:"version,omitempty"`
+		Debts          int                  `json:"debts"`
+		Connects       int                  `json:"connects"`
+		ReplyTime      float64              `json:"reply_time_us"`
+		Polled         bool                 `json:"polled"`
+		Counts         multiplex.NodeCounts `json:"counts"`
+		Err            string               `json:"error,omitempty"`
+		Quarantined    bool                 `json:"quarantined"`
+		QuarantineLeft float64              `json:"quarantine_left_s,omitempty"`
+		QuarantineWhy  string               `json:"quarantine_why,omitempty"`
+		Sealed         bool                 `json:"sealed"`
+		Deployment     string               `json:"deployment,omitempty"`
+		Of             int                  `json:"deployment_nodes,omitempty"`
+		Opening        string               `json:"opening,omitempty"`
+		Started        *time.Time           `json:"started,omitempty"`
+		Warnings       []string             `json:"warnings,omitempty"`
 	}{
 		s.Addr, s.State, s.Product, s.Version, s.Debts, s.Connects, micros(s.ReplyTime), s.Polled, s.Counts,
 		textOf(s.Err), s.Quarantined, s.QuarantineLeft.Seconds(), s.QuarantineWhy, s.Sealed,

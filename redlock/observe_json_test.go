@@ -11,13 +11,14 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/require"
 )
 
 // Names are words joined by "_", and every exported field has one: the test
 // finds a field that was added to a struct but not to its JSON form.
 func TestJSONNames(t *testing.T) {
-	for _, v := range []any{NodeStatus{}, NodeChange{}, Stats{}, CallCounts{}, NodeCounts{}} {
+	for _, v := range []any{NodeStatus{}, NodeChange{}, Stats{}, CallCounts{}, multiplex.NodeCounts{}} {
 		kind := reflect.TypeOf(v)
 		full := reflect.New(kind).Elem()
 		exported := 0

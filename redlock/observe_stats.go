@@ -63,10 +63,9 @@ func (c CallCounts) All() iter.Seq2[string, uint64] {
 	}
 }
 
-// Outcome returns the name of an outcome, by the error of a call: "granted" for
-// nil, "refused", "no_quorum", "expired", "overloaded", "cancelled", "closed"
-// or "invalid", as CallCounts counts them; and "lost" for ErrLost. Metrics and
-// spans have these names.
+// Outcome returns the name of an outcome, by the error of a call: as the JSON
+// form of CallCounts has it, or "lost" for ErrLost. Metrics and spans have
+// these names.
 func Outcome(err error) string {
 	if errors.Is(err, ErrLost) {
 		return outcomeLost

@@ -22,8 +22,8 @@ type NodeStatus struct {
 	// Polled reports that callers read its replies themselves; see
 	// Stats.Polling.
 	Polled bool
-	Counts NodeCounts // what happened so far
-	Err    error      // why it is not up, or nil if it is
+	Counts multiplex.NodeCounts // what happened so far
+	Err    error                // why it is not up, or nil if it is
 	// Quarantined reports that the node's grants do not count, since it may
 	// have forgotten locks (R23), for how long at most, and what began it.
 	Quarantined    bool
@@ -44,10 +44,6 @@ type NodeStatus struct {
 
 // NodeUp is the State of a node that gets every command.
 const NodeUp = "up"
-
-// NodeCounts counts the votes, replies, errors, connections and debts of one
-// node.
-type NodeCounts = multiplex.NodeCounts
 
 // Nodes returns the status of each node, in the order of Config.Nodes.
 func (c *Client) Nodes() []NodeStatus {

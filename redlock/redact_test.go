@@ -90,7 +90,7 @@ func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
 		"Tracer":    {{Value: &Tracer{}}},
 		"Histogram": {{Value: c.Stats().Quorum}}, "Stats": {{Value: c.Stats()}}, "CallCounts": {{Value: c.Stats().Attempts}},
 		"NodeChange": {{Value: NodeChange{Err: cause}}}, "NodeStatus": {{Value: c.Nodes()[0]}},
-		"Connect": {{Value: config.Connect}}, "Retry": {{Value: config.Retry}}, "NodeCounts": {{Value: c.Nodes()[0].Counts}},
+		"Connect": {{Value: config.Connect}}, "Retry": {{Value: config.Retry}},
 		"CallInfo": {{Value: CallInfo{Err: held}}, {Value: CallInfo{Err: cancelled}}}, "HoldInfo": {{Value: c.Held()[0]}},
 	}
 	for _, name := range redistest.ExportedTypes(t, ".") {

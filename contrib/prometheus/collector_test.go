@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlocktest"
 	"github.com/stretchr/testify/require"
@@ -44,7 +45,7 @@ func (fixed) Nodes() []redlock.NodeStatus {
 		{
 			Addr: "a:6379", State: "up", Debts: 31, Connects: 32, ReplyTime: 33 * time.Millisecond,
 			Quarantined: true, QuarantineLeft: 34 * time.Second, Warnings: []string{"x", "y"},
-			Counts: redlock.NodeCounts{
+			Counts: multiplex.NodeCounts{
 				Granted: 41, Refused: 42, Failed: 43, TimedOut: 44, Absent: 45, Quarantined: 46, Late: 47, Overdue: 48,
 				Errors: map[string]uint64{"OOM": 49}, Dials: 50, DialFailures: 51, Deaths: map[string]uint64{"silent": 52},
 				Probes: 53, Cures: 54, DebtsMade: 55, DebtsPaid: 56, DebtsExpired: 57,

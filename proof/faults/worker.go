@@ -15,6 +15,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/proof/history"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
@@ -280,7 +281,7 @@ func isBarred(err error) bool {
 	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
 		return true
 	}
-	return errors.Is(err, redlock.ErrPermissions)
+	return errors.Is(err, multiplex.ErrPermissions)
 }
 
 // state returns what is told while the process rests.
