@@ -12,33 +12,33 @@ import (
 	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
-// How a caller waits whose turn it is. What the nodes report to it is a hint
-// (see multiplex.Lookout), so it also tries now and then without one.
+// How a caller waits in its turn. The nodes' reports are hints (see
+// multiplex.Lookout), so it also tries now and then without one.
 const (
-	// fallbackMost bounds the time between two attempts of a head that gets no
-	// news; half of it is random.
+	// fallbackMost bounds the time between two attempts of a head without news;
+	// half of it is random.
 	fallbackMost = kind.LongestPause
 	// expiryMargin, and a random part of expirySpread, is how long after the
 	// key's expiry the head tries: a server forgets a key a millisecond after
 	// its end, but looks for such keys, and pushes, 4 to 18 ms later. The
-	// spread is for clients that wait together.
+	// spread keeps clients apart.
 	expiryMargin = time.Millisecond
 	expirySpread = 4 * time.Millisecond
-	// pushedPauseMost bounds the pause before the head listens to pushes. It
-	// limits the attempts that pushes without a reason cause to fifty a second.
+	// pushedPauseMost bounds the pause before the head listens to pushes. So
+	// pushes without a reason cause at most fifty attempts a second.
 	pushedPauseMost = 20 * time.Millisecond
 	// The head waits for the nodes' answers to its question for
 	// answersPerQuorum times the usual time to a quorum, but at least for
-	// answersLeast, and at most for answersMost. This is part of the time that
-	// fallbackMost bounds.
+	// answersLeast, and at most for answersMost. It is part of the time up to
+	// fallbackMost.
 	answersLeast     = 5 * time.Millisecond
 	answersMost      = fallbackMost / 2
 	answersPerQuorum = 4
 )
 
-// wait is Acquire without the tracer. The first attempt is made at once, unless
-// other callers of this client already wait for the same lock; with
-// Config.Retry.Tries a caller waits beside them.
+// wait is Acquire without the tracer. If other callers of this client already
+// wait for the same lock, it waits behind them, or with Config.Retry.Tries
+// beside them. Otherwise it makes its first attempt at once.
 func (c *Client) wait(ctx context.Context, r request, tries *int) (Lock, error) {
 	apart := c.config.Retry.Tries > 0
 	begun := time.Now()
@@ -67,8 +67,8 @@ func (c *Client) wait(ctx context.Context, r request, tries *int) (Lock, error) 
 	return w.waitInTurn(ctx, last, tries)
 }
 
-// waitInTurn waits in a queue until the caller has the lock. last is the error
-// of its first attempt, or nil if it has made none.
+// waitInTurn waits in a queue for the lock. last is the error of the caller's
+// first attempt; nil without one.
 func (w *waiter) waitInTurn(ctx context.Context, last error, tries *int) (Lock, error) {
 	c := w.client
 	p := patience{begun: w.begun}
@@ -98,9 +98,9 @@ func (config *Config) goesOn(err error, tries int) bool {
 	return !cancelled && config.triesAgain(err) && tries != config.Retry.Tries
 }
 
-// await waits until a caller in a queue is to make an attempt, or to take a
-// lock that is handed over: for its turn, for a reason to try, and for other
-// clients to have had theirs.
+// await waits in a queue for the caller's turn, for a reason to try, and for
+// other clients to have had their turn. Then the caller makes an attempt, or
+// takes the lock handed to it.
 func (w *waiter) await(ctx context.Context) error {
 	c := w.client
 	for !c.queues.hasTurn(w) {
@@ -116,8 +116,8 @@ func (w *waiter) await(ctx context.Context) error {
 	return w.giveWay(ctx)
 }
 
-// checkWait returns at once the error that TryAcquire would return when the
-// caller's turn comes.
+// checkWait returns the error of a TryAcquire in the caller's turn, but at
+// once.
 func (c *Client) checkWait(ctx context.Context, r *request) error {
 	ttl, err := c.config.checkLock(r.kind, r.name, r.ttl)
 	switch {
@@ -129,7 +129,7 @@ func (c *Client) checkWait(ctx context.Context, r *request) error {
 	return c.failed(ctx, ctx.Err(), nil)
 }
 
-// tryInTurn makes one attempt, or takes the lock that was handed to the caller.
+// tryInTurn makes one attempt, or takes the lock handed to the caller.
 func (w *waiter) tryInTurn(ctx context.Context, try int) (Lock, error) {
 	c := w.client
 	if b := c.queues.begin(w); b != nil {
@@ -161,8 +161,7 @@ func (w *waiter) tryInTurn(ctx context.Context, try int) (Lock, error) {
 	return Lock{}, err
 }
 
-// judgeDistance notes after an attempt that failed whether the caller is too
-// far away from a quorum.
+// judgeDistance notes after a failed attempt whether a quorum is too far away.
 func (w *waiter) judgeDistance(err error) {
 	c := w.client
 	w.next = w.kind
@@ -172,9 +171,9 @@ func (w *waiter) judgeDistance(err error) {
 }
 
 // tooFar reports whether a quorum of nodes usually answers too late for locks
-// with this TTL. Such a caller cannot get any, so it must not stop the others
-// while it waits: its attempts leave no mark, and no place in a queue unless a
-// quorum has once said in time that it has one.
+// with this TTL. Such a caller cannot get any, so its wait must not stop the
+// others: its attempts leave no mark. They leave a place in a queue only after
+// a quorum has once confirmed it in time.
 func (w *waiter) tooFar() bool {
 	c := w.client
 	near := 0
@@ -186,19 +185,18 @@ func (w *waiter) tooFar() bool {
 	return near < multiplex.Quorum(len(c.config.Nodes))
 }
 
-// lookOut blocks a caller whose turn it is until there is a reason to try.
-// Which one depends on what is known of the lock:
+// lookOut blocks a caller in its turn until there is a reason to try. The
+// reason depends on what is known of the lock:
 //
-//   - It was granted in this queue: its holder is here, and calls when it
-//     releases.
-//   - Another client holds it: the nodes push when that changes.
-//   - That is unknown, the nodes do not push, or Config.Retry.Tries is set:
-//     time passes (R11).
+//   - It was granted in this queue: its holder is here, and calls on release.
+//   - Another client holds it: the nodes push a change.
+//   - The holder is unknown, the nodes do not push, or Config.Retry.Tries is
+//     set: time passes (R11).
 //
 // Attempts that fail one after another come at growing and random distances,
-// whatever else happens. So clients that were woken by the same push drift
-// apart, and pushes without a reason do not cause endless attempts. Only after
-// a release by this client does the caller try at once.
+// whatever else happens. So clients woken by the same push drift apart, and
+// pushes without a reason do not cause endless attempts. Only after a release
+// by this client does the caller try at once.
 func (w *waiter) lookOut(ctx context.Context) error {
 	c := w.client
 	s := w.seat
@@ -219,8 +217,8 @@ func (w *waiter) lookOut(ctx context.Context) error {
 	if why == timeUp && err == nil {
 		why, err = w.awaitPush(ctx)
 	}
-	// News that came much later than any pause is real. Earlier news may be a
-	// push without a reason, and does not reset the pauses.
+	// News much later than any pause is real. Earlier news may be a push
+	// without a reason, and does not reset the pauses.
 	if why == called || time.Since(begun) >= 2*w.pause(1) {
 		s.fails = 0
 	}
@@ -230,8 +228,8 @@ func (w *waiter) lookOut(ctx context.Context) error {
 	return err
 }
 
-// keyInTheWay returns the key, without the prefix, of which the nodes are to
-// push: "" if it is not known.
+// keyInTheWay returns the key for the nodes to push about, without the prefix.
+// It is "" for an unknown one.
 func keyInTheWay(err error, r *request) string {
 	if held := (*HeldError)(nil); errors.As(err, &held) && held.key+held.Resource != "" {
 		return cmp.Or(held.key, held.Resource)
@@ -256,8 +254,8 @@ func (w *waiter) ask(key string) bool {
 	return s.lookout != nil && s.lookout.Ask()
 }
 
-// awaitPush waits until the nodes report that the lock may be free, by a push
-// or by the expiry of the key, but not much longer than a second.
+// awaitPush waits for a sign of a free lock, a push or the expiry of the key,
+// but not much longer than a second.
 func (w *waiter) awaitPush(ctx context.Context) (reason, error) {
 	c := w.client
 	s := w.seat
@@ -278,8 +276,8 @@ func (w *waiter) awaitPush(ctx context.Context) (reason, error) {
 	return w.doze(ctx, w.bound(limit), s.lookout.Signal())
 }
 
-// awaitLocal waits until the holder, which got the lock in this queue, releases
-// it or hands it over, or until the lock must have expired.
+// awaitLocal waits for a holder from this queue: for its release or hand-over,
+// or for the certain expiry of the lock.
 func (w *waiter) awaitLocal(ctx context.Context) error {
 	_, err := w.doze(ctx, min(fallback(), w.queue.local+afterExpiry()), nil)
 	return err
@@ -296,8 +294,8 @@ func (w *waiter) pause(random float64) time.Duration {
 	return c.config.retryDelay(max(1, s.fails), usual, random)
 }
 
-// mustAskAgain notes when the next attempt begins at the latest, after one that
-// began at w.begun and failed with an error.
+// mustAskAgain notes the latest time for the next attempt, after one from
+// w.begun on has failed with an error.
 func (w *waiter) mustAskAgain(err error) {
 	if held := (*HeldError)(nil); errors.As(err, &held) {
 		w.retryEvery = held.soon
@@ -308,7 +306,7 @@ func (w *waiter) mustAskAgain(err error) {
 	}
 }
 
-// bound returns the shorter of a time and what is left until retryBy.
+// bound returns the shorter of a time and the rest before retryBy.
 func (w *waiter) bound(d time.Duration) time.Duration {
 	if w.retryBy.IsZero() {
 		return d
@@ -316,7 +314,7 @@ func (w *waiter) bound(d time.Duration) time.Duration {
 	return min(d, time.Until(w.retryBy))
 }
 
-// inTime bounds the delay of a caller that lets time pass. A higher
+// inTime bounds the delay of a caller without news. A higher
 // Config.Retry.MinDelay counts all the same.
 func (w *waiter) inTime(delay time.Duration) time.Duration {
 	c := w.client
@@ -339,7 +337,7 @@ const (
 )
 
 // doze waits for the given time, a call, a signal, the end of ctx, or Close. It
-// returns an error for the last two. If d is pure.Never, time does not end the
+// returns an error for the last two. With d = pure.Never, time does not end the
 // wait.
 func (w *waiter) doze(ctx context.Context, d time.Duration, signal <-chan struct{}) (reason, error) {
 	c := w.client

@@ -9,28 +9,26 @@ import (
 )
 
 // How a lock passes from one caller of this client to the next without asking
-// the nodes: the keys stay, with their token, and the validity that a quorum
-// has confirmed passes on. That is safe by docs/internals/safety.md, "The
-// argument".
+// the nodes: the keys stay, with their token, and the validity confirmed by a
+// quorum passes on. This is safe by docs/internals/safety.md, "The argument".
 
-// A tenure is what this client knows of one grant that may be handed over. A
-// Lock is a value, of which copies outlive a release; they share the tenure. So
-// the tenure decides, once, whether the lock is handed over or goes back to the
-// nodes. Its other fields do not change.
+// A tenure is what this client knows of a grant open to hand-over. A Lock is a
+// value, and copies of it outlive a release; they share the tenure. So the
+// tenure decides, once, between hand-over and a release at the nodes. Its other
+// fields do not change.
 //
-// A lock without a tenure is never handed over: that of TryAcquire, of an
-// Acquire that did not wait, of Fair, of readers, and of Adopt. Only the nodes
-// know whether a copy of it was released before.
+// A lock without a tenure is never handed over. These are the locks of
+// TryAcquire, of Acquire without a wait, of Fair, of readers, and of Adopt.
+// Only the nodes know of an earlier release of a copy.
 type tenure struct {
-	// word has the state and the longest TTL that was asked for. Neither ever
-	// falls.
+	// word has the state and the longest requested TTL. Neither ever falls.
 	word  atomic.Uint64
 	begun time.Time // of this grant
-	// streak is that of the attempt that the nodes granted. It is the same for
-	// all grants that were handed on from that one.
+	// streak is the one of the attempt at the nodes. All later holders have the
+	// same.
 	streak streak
-	// slept is how long the machine had slept before the attempt or extension
-	// began that the validity counts from.
+	// The validity counts from an attempt or an extension. slept is how long
+	// the machine had slept before it began.
 	slept time.Duration
 }
 
@@ -43,7 +41,7 @@ const (
 	tenureHanded          // another caller has the lock
 )
 
-// tenureStates is the number that the TTL is multiplied by in a word.
+// tenureStates is the factor of the TTL in a word.
 const tenureStates = 8
 
 func tenureWord(state uint64, longest time.Duration) uint64 {
@@ -56,14 +54,14 @@ func newTenure(ttl time.Duration, begun instant, s streak) *tenure {
 	return t
 }
 
-// load returns the state, and the longest TTL that was asked for.
+// load returns the state, and the longest requested TTL.
 func (t *tenure) load() (state uint64, longest time.Duration) {
 	word := t.word.Load()
 	return word % tenureStates, time.Duration(word/tenureStates) * time.Millisecond
 }
 
-// rise records a state and a TTL, if that is longer than those before. It
-// returns false, and records nothing, if the lock was handed over.
+// rise records a state, and a TTL longer than those before. For a lock handed
+// over, it returns false and records nothing.
 func (t *tenure) rise(state uint64, ttl time.Duration) bool {
 	for t != nil {
 		was, longest := t.load()
@@ -77,11 +75,10 @@ func (t *tenure) rise(state uint64, ttl time.Duration) bool {
 	return true
 }
 
-// hand decides that a lock in the given state goes to a caller that asked for a
-// TTL. It returns false if a copy was released, if another process may know the
-// token, or if the keys may live for longer than that: should the caller die,
-// or forget the lock, other clients must not wait for the TTL of an earlier
-// holder.
+// hand decides to give a lock in the given state to a caller with the given
+// TTL. It returns false for a released copy, for a token known to another
+// process, and for keys with a longer life than the TTL: should the caller die,
+// other clients must not wait for the TTL of an earlier holder.
 func (t *tenure) hand(state uint64, ttl time.Duration) bool {
 	was, longest := t.load()
 	return was == state && longest <= ttl &&
@@ -103,10 +100,9 @@ type baton struct {
 	end  instant // of the validity that a quorum has confirmed
 }
 
-// handOver gives a lock to the caller that waits for it next, and reports
-// whether it did. state is the state that its tenure must be in, and end is the
-// end of the validity that a quorum has confirmed. handOver asks no node and
-// does not wait.
+// handOver gives a lock to the next waiting caller, and reports whether it did.
+// The tenure must be in the given state. end is the end of the validity
+// confirmed by a quorum. handOver asks no node and does not wait.
 func (c *Client) handOver(l *Lock, state uint64, end instant) bool {
 	if l.tenure == nil || !l.kind.Traits().HandsOver || c.queues.waiting.Load() == 0 {
 		return false
@@ -114,8 +110,8 @@ func (c *Client) handOver(l *Lock, state uint64, end instant) bool {
 	return c.pass(&baton{*l, end}, state)
 }
 
-// pass is handOver for a baton. tenureHanded is the state of one that was
-// handed over before.
+// pass is handOver for a baton. A baton handed over before has the state
+// tenureHanded.
 func (c *Client) pass(b *baton, state uint64) bool {
 	now := c.keeper.clock()
 	if c.config.HandOver < 0 || b.lock.tenure.over(now.at) {
@@ -129,10 +125,10 @@ func (c *Client) pass(b *baton, state uint64) bool {
 	return false
 }
 
-// give hands a lock to the first caller in its queue, or, if other locks of the
-// queue may be granted too, to the first that is not making an attempt. It
-// returns false if there is none, if too little is left of the validity, or if
-// the tenure says no: see tenure.hand.
+// give hands a lock to the first caller in its queue. In a queue with several
+// locks it is the first caller without an attempt under way. give returns false
+// without such a caller, with too little left of the validity, or by
+// tenure.hand.
 func (qs *queues) give(b *baton, state uint64, left time.Duration, config *Config) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -160,17 +156,17 @@ func (qs *queues) give(b *baton, state uint64, left time.Duration, config *Confi
 // busy reports whether a caller makes an attempt, or has a lock to take.
 func (w *waiter) busy() bool { return w.trying || w.given != nil }
 
-// worth reports whether what is left of a validity is enough for a request. A
-// hold that is released early leaves its keys for the rest of MinHold, and does
-// not lengthen their lives for that.
+// worth reports whether the rest of a validity is enough for a request. A hold
+// released early leaves its keys for the rest of MinHold, without a longer
+// life.
 func (config *Config) worth(left time.Duration, r *request) bool {
 	whole := r.ttl - pure.Drift(r.ttl, config.DriftFactor)
 	return pure.WorthHandingOver(left, whole) && left >= max(config.MinValidity, r.minHold)
 }
 
-// take accepts a lock that was handed to the caller. If it returns an error,
-// the lock is being released at the nodes, no key is left behind (R7), and the
-// caller must ask the nodes for the lock.
+// take accepts the lock handed to the caller. With an error, its release is
+// under way, no key is left behind (R7), and the caller must ask the nodes for
+// the lock.
 func (w *waiter) take(ctx context.Context, b *baton, try int) (lock Lock, err error) {
 	c := w.client
 	defer c.group.DelayClose(-1)
@@ -196,8 +192,8 @@ func (w *waiter) take(ctx context.Context, b *baton, try int) (lock Lock, err er
 	return lock, nil
 }
 
-// confirm waits until a quorum has extended a lock that was handed over. If it
-// returns an error, it returns the lock as it was.
+// confirm waits for a quorum to extend a lock handed over. With an error, it
+// returns the lock as it was.
 func (c *Client) confirm(ctx context.Context, lock Lock, ttl time.Duration) (Lock, error) {
 	longer, err := lock.extend(ctx, ttl)
 	c.stats.extensions.count(err)
@@ -220,8 +216,8 @@ func (w *waiter) handedOver(ctx context.Context, lock Lock, start time.Time, try
 	}
 }
 
-// passOn is for a lock that was handed to a caller that no longer wants it. It
-// gives it to the next caller, or releases it at the nodes (R7).
+// passOn gives an unwanted lock to the next caller, or releases it at the nodes
+// (R7).
 func (c *Client) passOn(b *baton) {
 	if !c.pass(b, tenureHanded) {
 		c.abandon(b.lock)

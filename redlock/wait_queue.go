@@ -11,15 +11,13 @@ import (
 	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
-// queues are the callers of this client that wait for locks, first come first
-// served: one queue for each lock that other callers wait for too, whatever its
-// kind (R34). Only callers with a seat ask the nodes: the one at the head of a
-// queue, and of some kinds a few others. So a hundred waiters cost the nodes as
-// much as one.
+// queues are the waiting callers of this client, first come first served. Each
+// lock with waiting callers has a queue, whatever its kind (R34). Only callers
+// with a seat ask the nodes: the one at the head of a queue, and of some kinds
+// a few others. So a hundred waiters cost the nodes as much as one.
 type queues struct {
 	// waiting counts the waiters of all queues. It changes under the mutex and
-	// is read without it, so that a release costs nothing more if there are
-	// none.
+	// is read without it: with no waiters, a release costs nothing more.
 	waiting atomic.Int64
 
 	mu sync.Mutex // guards the following, and the queues
@@ -32,8 +30,7 @@ type queue struct {
 	apart   bool      // of one caller that waits on its own, and not in queues.of
 	waiters list.List // of *waiter; the front is the head, which has a seat
 	last    error     // of the last attempt
-	// due reports that the lock may be free, because of something that no
-	// attempt has followed yet.
+	// due means that the lock may be free, and no attempt has followed.
 	due   bool
 	later *time.Timer // calls the head some time after a hand-over
 
@@ -41,16 +38,15 @@ type queue struct {
 	taken int     // how many have one
 	spare []*seat // of those that have left
 
-	// local is the TTL of a lock that was granted in this queue, if as far as
-	// this client knows only its holder has used it since; otherwise 0. The only
-	// caller with a seat owns it; where there may be more, it does not change.
+	// local is the TTL of a lock granted in this queue, as long as this client
+	// knows of no other use since; otherwise 0. The only caller with a seat
+	// owns it; with more seats, it does not change.
 	local time.Duration
 
 	yielding
 }
 
-// A seat is what a caller has that asks the nodes. It passes to the next one
-// with the turn.
+// A caller with a seat asks the nodes. The seat passes on with the turn.
 type seat struct {
 	key      string             // that the lookout is for
 	lookout  *multiplex.Lookout // nil until it is needed
@@ -80,33 +76,33 @@ type waiter struct {
 	// The caller's goroutine owns the following.
 	begun time.Time // when its last attempt began
 	next  kind.Kind // of its next attempt; see kind.TooFar
-	// retryEvery is the longest time from the beginning of one attempt to that
-	// of the next, unless the attempt itself takes longer; 0: no bound. retryBy
-	// is when the next one begins at the latest because of it.
+	// retryEvery is the longest time between the beginnings of two attempts,
+	// but no attempt is cut short; 0: no bound. retryBy is the latest time for
+	// the next one.
 	retryEvery time.Duration
 	retryBy    time.Time
 	served     bool // by a lock that was handed over
 
-	// The mutex of the queues guards the following. The seat changes only while
-	// the caller waits for its turn, or has failed.
+	// The mutex of the queues guards the following. The seat changes only
+	// before the caller's turn, or after a failure.
 	seat   *seat
 	fresh  bool   // it got the seat because another lock may be free
 	trying bool   // it makes an attempt, or takes what was given
 	given  *baton // a lock that was handed over and not taken yet
 }
 
-// A request is the lock that a caller waits for.
+// A request is the lock that a caller wants.
 type request struct {
 	kind kind.Kind
 	name string        // of the resource, or of all
 	ttl  time.Duration // in whole milliseconds
-	// confirmed means that the caller does not renew the lock. If a lock is
-	// handed over with little validity, it is then extended first.
+	// confirmed is for a caller without renewal. A lock handed over to it with
+	// little validity is extended first.
 	confirmed bool
 	minHold   time.Duration // see HoldOptions.MinHold
 }
 
-// key returns the key of the queue in which the caller of a request waits.
+// key returns the key of a request's queue.
 func (r *request) key() kind.Key { return r.kind.Key(r.name) }
 
 // has reports whether a caller waits for a lock.
@@ -120,8 +116,8 @@ func (qs *queues) has(key kind.Key) bool {
 }
 
 // join appends a caller to the queue of its lock, or makes one for it alone.
-// last is the error of its attempt, or nil if it made none, and spent is how
-// long that took.
+// last is the error of its attempt (nil without one), and spent the attempt's
+// length.
 func (qs *queues) join(c *Client, r request, last error, spent time.Duration, apart bool) *waiter {
 	w := &waiter{request: r, client: c, next: r.kind, call: make(chan struct{}, 1)}
 	key := r.key()
@@ -146,8 +142,8 @@ func (qs *queues) join(c *Client, r request, last error, spent time.Duration, ap
 	return w
 }
 
-// fillLocked gives free seats to the first callers that have none. fresh means
-// that they are to try at once.
+// fillLocked gives free seats to the first callers without one. With fresh,
+// they try at once.
 func (q *queue) fillLocked(fresh bool) {
 	for e := q.waiters.Front(); e != nil && q.taken < q.seats; e = e.Next() {
 		if w := e.Value.(*waiter); w.seat == nil {
@@ -158,7 +154,7 @@ func (q *queue) fillLocked(fresh bool) {
 	}
 }
 
-// seatLocked gives a free seat to a caller that has none.
+// seatLocked gives a free seat to a caller without one.
 func (q *queue) seatLocked(w *waiter) {
 	if last := len(q.spare) - 1; last >= 0 {
 		w.seat, q.spare = q.spare[last], q.spare[:last]
@@ -168,7 +164,7 @@ func (q *queue) seatLocked(w *waiter) {
 	q.taken++
 }
 
-// unseatLocked takes a caller's seat, if it has one.
+// unseatLocked takes away a caller's seat.
 func (q *queue) unseatLocked(w *waiter) {
 	if w.seat != nil {
 		q.spare = append(q.spare, w.seat)
@@ -177,8 +173,8 @@ func (q *queue) unseatLocked(w *waiter) {
 	}
 }
 
-// leave removes a caller from its queue. If it was the head, the next caller
-// becomes the head. A lock that was handed to it and not taken is passed on.
+// leave removes a caller from its queue. After the head, the next caller
+// becomes the head. A lock handed to the caller and not taken is passed on.
 func (w *waiter) leave() {
 	c := w.client
 	if b := c.queues.remove(w); b != nil {
@@ -186,8 +182,8 @@ func (w *waiter) leave() {
 	}
 }
 
-// remove removes a caller from its queue. It returns the lock that was handed
-// to it and not taken, if there is one.
+// remove removes a caller from its queue. It returns the lock handed to it and
+// not taken, or nil.
 func (qs *queues) remove(w *waiter) *baton {
 	q := w.queue
 	qs.mu.Lock()
@@ -216,10 +212,9 @@ func (qs *queues) remove(w *waiter) *baton {
 	return given
 }
 
-// headRest is how long the head of a queue may sleep after the caller before it
-// got a lock that was handed over. Usually its own turn comes sooner, and
-// waking a goroutine that only sleeps again would double the cost of a
-// hand-over.
+// headRest is how long the head of a queue may sleep after a hand-over to the
+// caller before it. Usually its own turn comes sooner, and waking it only to
+// sleep again would double the cost of a hand-over.
 const headRest = 5 * time.Millisecond
 
 // callLaterLocked calls the head of a queue after a while: the holder may keep
@@ -237,7 +232,7 @@ func (qs *queues) callLaterLocked(q *queue) {
 	})
 }
 
-// released tells the head of a queue that the lock was released here: its next
+// released tells the head of a queue of a release by this client: its next
 // attempt stands behind the release on every connection.
 func (qs *queues) released(key kind.Key, from *tenure) {
 	qs.mu.Lock()
@@ -257,8 +252,8 @@ func (c *Client) awaited(l *Lock) bool {
 	})
 }
 
-// released calls the callers that wait in queues for the lock, or for one of
-// several resources: its release is queued.
+// released calls the callers in queues for the lock, or for one of several
+// resources: its release is queued.
 func (c *Client) released(l *Lock) {
 	c.queues.released(l.key(), l.tenure)
 	for _, name := range l.kind.Several() {
@@ -269,14 +264,14 @@ func (c *Client) released(l *Lock) {
 // key returns the key of the queue for locks like this.
 func (l *Lock) key() kind.Key { return l.kind.Key(l.grant.Name) }
 
-// handover returns the function that a release of this client calls once it is
+// handover returns the function for a release of this client to call once it is
 // queued.
 func (c *Client) handover(l Lock) func() {
 	return func() { c.released(&l) }
 }
 
-// callHeadLocked calls the head for its turn, or because an attempt is due. The
-// caller must hold the mutex of the queues.
+// callHeadLocked calls the head for its turn, or for an attempt that is due.
+// The caller must hold the mutex of the queues.
 func (q *queue) callHeadLocked() {
 	if q.later != nil {
 		q.later.Stop()
@@ -288,7 +283,7 @@ func (q *queue) callHeadLocked() {
 
 func (q *queue) head() *waiter { return q.waiters.Front().Value.(*waiter) }
 
-// summon calls a waiter. A call that is pending already is enough.
+// summon calls a waiter. One pending call is enough.
 func (w *waiter) summon() {
 	select {
 	case w.call <- struct{}{}:
@@ -311,8 +306,8 @@ func (qs *queues) hasTurn(w *waiter) bool {
 	return w.seat != nil || w.given != nil
 }
 
-// isDue reports whether a caller whose turn it is has something to do: to make
-// an attempt, or to take a lock that was given to it. It consumes the call.
+// isDue reports whether a caller in its turn has something to do: to make an
+// attempt, or to take a lock given to it. It consumes the call.
 func (qs *queues) isDue(w *waiter) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -321,7 +316,7 @@ func (qs *queues) isDue(w *waiter) bool {
 }
 
 // yields reports whether a caller must give way to other clients before its
-// attempt. If so, it consumes the call for that.
+// attempt. It consumes such a call.
 func (qs *queues) yields(w *waiter) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -334,16 +329,16 @@ func (qs *queues) yields(w *waiter) bool {
 	return true
 }
 
-// gaveToRival records that a caller gives way to a client that is known.
+// gaveToRival records a caller's pause for a known client.
 func (qs *queues) gaveToRival(q *queue) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q.rival = true
 }
 
-// begin returns the lock that was handed to a caller, if there is one, and the
-// caller must take it. Otherwise it must make an attempt, which covers all that
-// is due by now. Until its outcome the caller is handed no lock.
+// begin returns the lock handed to a caller: the caller must take it. After
+// nil, it must make an attempt, for all that is due by now. Before its outcome
+// the caller is handed no lock.
 func (qs *queues) begin(w *waiter) *baton {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -366,9 +361,9 @@ func (qs *queues) giveBackDue(q *queue) {
 	q.due = true
 }
 
-// granted records that a caller has got the lock. If other locks may be free,
-// more callers than before ask for them; else nothing is due after that. It
-// returns what came of the streak before.
+// granted records a caller's lock. With other locks perhaps free, more callers
+// than before ask for them; otherwise nothing is due after it. It returns the
+// outcome of the streak before.
 func (qs *queues) granted(w *waiter) (before yielding) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -386,8 +381,8 @@ func (qs *queues) granted(w *waiter) (before yielding) {
 	return before
 }
 
-// failed records the error of a caller's attempt. If more than the usual number
-// ask, this one gives its seat up, unless it is the head.
+// failed records the error of a caller's attempt. With more than the usual
+// number of seats, this one gives its seat up; the head keeps its own.
 func (qs *queues) failed(w *waiter, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -414,8 +409,8 @@ func (qs *queues) lastOf(q *queue) error {
 	return q.last
 }
 
-// had returns what is known of the last holder, before an attempt of the caller
-// was granted: whether it was a client elsewhere, and whether this client has
+// had returns what is known of the last holder, before the grant to the caller.
+// elsewhere means a holder in another client. gave means that this client has
 // left the lock to others since.
 func (qs *queues) had(q *queue) (elsewhere, gave bool) {
 	qs.mu.Lock()

@@ -26,8 +26,8 @@ func (config *Config) triesAgain(err error) bool {
 	}
 }
 
-// sleep waits. It returns the context's error if ctx ends, or ErrClosed if done
-// is closed.
+// sleep waits. It returns the context's error at the end of ctx, and ErrClosed
+// once done is closed.
 func sleep(ctx context.Context, d time.Duration, done <-chan struct{}) error {
 	timer := time.NewTimer(max(pure.Soon, d))
 	defer timer.Stop()

@@ -12,23 +12,23 @@ import (
 	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
-// How clients share a lock that all of them want again and again. A server
-// tells those that wait in an order of its own, redis-server the client that
-// connected last first, and the one that releases the lock hears of it as early
-// as they do. So
+// How clients share a lock, if all of them want it again and again. A server
+// tells waiting clients in an order of its own: redis-server begins with the
+// last to connect. The client that releases the lock hears of it as early as
+// they do. So
 //
-//   - a client that had to wait for a lock, and releases it while no other
-//     caller waits here, leaves it to others for a moment (leaveToRivals);
-//   - a client that comes again, and lost a contest, draws a lot when the lock
-//     is free next (enter).
+//   - a client leaves a lock to others for a moment, if it had to wait for the
+//     lock and releases it with no other caller waiting here (leaveToRivals);
+//   - a client that comes again after a lost contest draws a lot for the next
+//     free lock (enter).
 //
-// A client that waits alone, or whose lock no other wants, does neither.
+// A client without rivals does neither.
 
-// rivals are the locks for which callers of this client had to wait, each from
-// its grant until some time after its release.
+// rivals are the locks after a wait by callers of this client, each from its
+// grant to some time after its release.
 type rivals struct {
 	// known is how many there are. It changes under the mutex and is read
-	// without it, so that a lock that no other client wants costs nothing.
+	// without it: a lock without rivals costs nothing.
 	known atomic.Int64
 
 	mu    sync.Mutex // guards the following
@@ -36,8 +36,8 @@ type rivals struct {
 	swept time.Time
 }
 
-// keyOf returns what stands for a lock. Two locks with one hash share a
-// rivalry, which costs them a pause and no more.
+// keyOf returns a number for a lock. Two locks with one hash share a rivalry,
+// at the cost of a pause.
 func keyOf(key kind.Key) uint64 { return maphash.Comparable(rivalSeed, key) }
 
 var rivalSeed = maphash.MakeSeed()
@@ -55,7 +55,7 @@ type rivalry struct {
 func (r *rivalry) period() time.Duration { return r.released.Sub(r.granted) }
 
 const (
-	// maxRivals bounds the locks that are remembered (R26).
+	// maxRivals bounds the remembered locks (R26).
 	maxRivals = 1024
 	// rivalsFor is how long a lock is remembered after its release.
 	rivalsFor = time.Second
@@ -64,8 +64,7 @@ const (
 	maxAlone = 8
 )
 
-// note remembers a lock that was granted to a caller after another client had
-// it.
+// note remembers a caller's lock after another client has had it.
 func (rs *rivals) note(w *waiter, wary int) {
 	key, now := keyOf(w.key()), time.Now()
 	rs.mu.Lock()
@@ -107,7 +106,7 @@ func (rs *rivals) find(of *request) (r rivalry, ok bool) {
 	return r, ok && !now.After(r.ends)
 }
 
-// released records that a lock is about to be released.
+// released records the coming release of a lock.
 func (rs *rivals) released(l *Lock) {
 	if rs.known.Load() == 0 {
 		return
@@ -121,9 +120,9 @@ func (rs *rivals) released(l *Lock) {
 	}
 }
 
-// regained records that the nodes granted a lock again that no other client
-// had meanwhile, and whether this one had given way. If none comes a few times,
-// it is alone.
+// regained records another grant by the nodes, with no other client's lock in
+// between. gave means that this client had given way. After a few times without
+// a rival, it is alone.
 func (rs *rivals) regained(of *request, gave bool) {
 	if rs.known.Load() == 0 {
 		return
@@ -146,8 +145,8 @@ func (rs *rivals) regained(of *request, gave bool) {
 }
 
 // leaveToRivals waits before the first attempt of a call, if this client has
-// released the lock a moment ago and others wanted it then. It does not wait
-// for longer than ctx lasts.
+// just released the lock and others wanted it. It does not wait beyond the
+// deadline of ctx.
 func (c *Client) leaveToRivals(ctx context.Context, r *request) error {
 	known, ok := c.rivals.find(r)
 	if !ok || known.released.IsZero() {
@@ -167,8 +166,8 @@ func (c *Client) contestWindow(period time.Duration) time.Duration {
 	return min(pure.ContestWindow(period, time.Duration(c.quorumTime.Load())), c.config.Retry.MaxDelay)
 }
 
-// givingWay is for how long a client leaves a lock to others that it had for
-// the given time: they draw lots within a window that follows from the same.
+// givingWay returns how long a client leaves a lock to others after it had the
+// lock for the given time. Their window for lots follows from the same time.
 func (c *Client) givingWay(period time.Duration) time.Duration {
 	usual := time.Duration(c.quorumTime.Load())
 	return min(c.contestWindow(period)+2*usual, c.config.Retry.MaxDelay)
@@ -198,8 +197,7 @@ func (w *waiter) compete() *contests {
 	return k
 }
 
-// enter waits for the head's lot, after the nodes have said that the lock is
-// free.
+// enter waits for the head's lot, after the nodes have reported a free lock.
 func (w *waiter) enter(ctx context.Context) error {
 	c := w.client
 	k := &w.seat.contests
@@ -214,9 +212,9 @@ func (w *waiter) enter(ctx context.Context) error {
 	return err
 }
 
-// hear records that the nodes say that the lock is free. They say the same when
-// it was only extended, and a caller that waits alone must not take that for a
-// contest. So it is one only if it comes too soon for a renewal.
+// hear records the nodes' report of a free lock. They say the same of an
+// extension, and a caller without rivals must not take this for a contest. So
+// it is one only if it comes too soon for a renewal.
 func (k *contests) hear(now time.Time) {
 	k.on = pure.IsContest(now.Sub(k.told), k.ends.Sub(k.told)) && !k.told.IsZero()
 	if k.on {
@@ -225,7 +223,7 @@ func (k *contests) hear(now time.Time) {
 	k.told, k.ends = now, time.Time{}
 }
 
-// lose records that an attempt was refused with an error.
+// lose records the error of a refused attempt.
 func (k *contests) lose(err error) {
 	if k.on && isHeld(err) {
 		k.lost++
@@ -234,7 +232,7 @@ func (k *contests) lose(err error) {
 	k.on = false
 }
 
-// win records that the lock was granted.
+// win records the grant of the lock.
 func (k *contests) win() {
 	if k.on {
 		k.wary = max(0, k.wary-1)
@@ -242,8 +240,8 @@ func (k *contests) win() {
 	k.on, k.lost, k.told, k.ends = false, 0, time.Time{}, time.Time{}
 }
 
-// recall remembers a lock that is granted to the head of a queue, if another
-// client had it before, and otherwise that none came.
+// recall remembers a lock of the head of a queue if another client had it
+// before. Otherwise it records a lock regained.
 func (w *waiter) recall() {
 	c := w.client
 	elsewhere, gave := c.queues.had(w.queue)

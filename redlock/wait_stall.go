@@ -10,22 +10,22 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A call that waits because too few nodes count reports that, and ends if
+// With too few nodes that count, a waiting call reports this stall. It ends if
 // waiting cannot help (R31).
 
 const (
-	// reportAfter is how long a call finds no quorum before that is reported.
+	// reportAfter is the time without a quorum before a call reports its stall.
 	// After a connection breaks, the next is usually up sooner.
 	reportAfter = 500 * time.Millisecond
-	// reportEvery is for how long one report covers all calls of the client
-	// that find no quorum. reportLeast is the least time between two reports,
-	// even if there was a quorum in between.
+	// reportEvery is how long one report covers all calls of the client without
+	// a quorum. reportLeast is the least time between two reports, even if
+	// there was a quorum in between.
 	reportEvery = time.Minute
 	reportLeast = 5 * time.Second
 )
 
-// A patience is what one waiting call knows of the quorum that it waits for.
-// The goroutine of the call owns it.
+// A patience is what one waiting call knows of its missing quorum. The
+// goroutine of the call owns it.
 type patience struct {
 	begun    time.Time // of the call
 	stalled  time.Time // since when it finds no quorum; zero while it does
@@ -34,22 +34,22 @@ type patience struct {
 
 // stalls is what all waiting calls of a client share.
 type stalls struct {
-	// open is set from a report until a quorum counts again. An attempt that
-	// finds a quorum reads it without the mutex.
+	// open is set from a report until a quorum counts again. An attempt with a
+	// quorum reads it without the mutex.
 	open atomic.Bool
 
 	mu sync.Mutex // guards the following
 	at time.Time  // of the last report
 }
 
-// over records that a quorum answers.
+// over records an answer by a quorum.
 func (s *stalls) over() {
 	if s.open.Load() {
 		s.open.Store(false)
 	}
 }
 
-// due reports whether this call must report its stall, and covered whether
+// due reports whether this call must report its stall. covered means that
 // another report stands for it.
 func (s *stalls) due(now time.Time) (due, covered bool) {
 	s.mu.Lock()
@@ -68,9 +68,9 @@ func (s *stalls) due(now time.Time) (due, covered bool) {
 }
 
 // impatient is called before a waiting call repeats an attempt, and by Ready.
-// It reports a stall to the log. It returns an error if waiting cannot help
-// (R31), which means that the nodes without a lasting cause are no quorum. Only
-// causes found since the call began count.
+// It reports a stall to the log. It returns an error if the nodes without a
+// lasting cause are no quorum: waiting cannot help (R31). Only causes found
+// since the call began count.
 func (c *Client) impatient(p *patience, err error) error {
 	var missing *multiplex.UndecidedError
 	if isHeld(err) || !errors.As(err, &missing) {
@@ -96,8 +96,8 @@ func (c *Client) impatient(p *patience, err error) error {
 	return nil
 }
 
-// reportStall reports to the log why calls wait. If there is no Logger, it uses
-// slog.Default: a program that waits forever in silence is hard to repair.
+// reportStall reports to the log why calls wait. Without a Logger, it uses
+// slog.Default: an endless wait in silence is hard to repair.
 func (c *Client) reportStall(missing *multiplex.UndecidedError, waited time.Duration) {
 	nodes := len(c.config.Nodes)
 	c.news.put(item{at: time.Now(), notice: &notice{

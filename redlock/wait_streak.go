@@ -8,47 +8,47 @@ import (
 
 // How long the callers of this client keep a lock among themselves, by handing
 // it over or by way of the nodes, and how they leave it to other clients then.
-// The nodes do not tell that other clients wait, since those ask only their own
-// connections to be told of changes.
+// The nodes do not tell of other waiting clients, since those ask for news of
+// changes on their own connections only.
 
 // A streak is the time in which a lock goes from one caller of this client to
-// the next. Other clients hear of a release only when the next SET of this
-// client is already on its way, and would never get the lock while callers wait
-// here. The streak travels with the lock, since the queue is gone when no
-// caller waits.
+// the next. Other clients hear of a release too late: the next SET of this
+// client is already on its way. With callers waiting here, they would never get
+// the lock. The streak travels with the lock, since a queue without callers is
+// gone.
 type streak struct {
 	ends time.Time // when the lock goes to other clients, as a rule
 	long time.Duration
 }
 
 const (
-	// streakLong is how long a streak lasts unless Config.HandOver sets that:
-	// long compared with the pause that other clients get, and short enough for
-	// callers there.
+	// streakLong is how long a streak lasts without Config.HandOver: long
+	// compared with the pause for other clients, and short enough for callers
+	// there.
 	streakLong = 50 * time.Millisecond
 	// streakLeast is how long it lasts at least, in times to a quorum: the pause
 	// takes two to four of them.
 	streakLeast = 4
 )
 
-// over reports whether a streak ends with a holder that has had the lock since
-// begun: whether now, or the end of one more holder of the same length, is
-// closer to the streak's end.
+// over reports whether a streak ends with a holder since begun. It does if now
+// is closer to the streak's end than the end of one more holder of the same
+// length.
 func (s streak) over(begun, now time.Time) bool {
 	return !now.Add(now.Sub(begun) / 2).Before(s.ends)
 }
 
-// over reports whether other clients are to get the lock when it is released.
+// over reports whether other clients are to get the lock after its release.
 func (t *tenure) over(now time.Time) bool { return t.streak.over(t.begun, now) }
 
-// streakAfter returns the streak of a lock that the nodes granted, by an
-// attempt that began at start, from what was before.
+// streakAfter returns the streak of a lock granted by the nodes, for an attempt
+// since start, from what was before.
 //
 // After another client has had the lock, this one keeps it for as long as it
 // was without: so of two clients each has about half of the time, however many
-// callers wait in each. A rival may have come and gone while this client gave
-// way, which no refusal shows. If there is none, the next streak is twice as
-// long as the last: one that thinks between two locks is still there.
+// callers wait in each. A rival may come and go during this client's pause
+// without any refusal. Without a rival, the next streak is at most twice as
+// long as the last: a rival that thinks between two locks is still there.
 func (c *Client) streakAfter(before yielding, start time.Time) streak {
 	if s := before.streak; !s.ends.IsZero() {
 		return s
@@ -78,7 +78,7 @@ type yielding struct {
 	taken  bool          // another client was granted the lock after that
 }
 
-// left records that a lock was released here.
+// left records a release by this client.
 func (y *yielding) left(t *tenure, now time.Time) {
 	switch {
 	case t == nil: // it belonged to no streak
@@ -95,8 +95,8 @@ func (y *yielding) failed(err error) {
 	y.taken = isHeld(err) && !y.gave.IsZero()
 }
 
-// giveWay waits before the attempt of the head, if the lock was released here
-// at the end of a streak: other clients get the time for one.
+// giveWay waits before the attempt of the head, if a streak ended here with the
+// last release: other clients get the time for an attempt.
 func (w *waiter) giveWay(ctx context.Context) error {
 	c := w.client
 	if !c.queues.yields(w) {
