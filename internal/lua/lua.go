@@ -97,3 +97,17 @@ var (
 	//go:embed floor.lua
 	Floor string
 )
+
+// Locks returns the programs that each node must know.
+func Locks() []string {
+	return []string{
+		Release, Extend, ReleaseMany, ExtendMany, Heal, Shorten, Seal,
+		AcquireAll, ReleaseAll, ExtendAll,
+		Read, Write, Downgrade, ExtendRead, ReleaseRead,
+		AcquirePermit, ExtendPermit, ReleaseMarked,
+		AskFair, ReleaseFair,
+	}
+}
+
+// Numbers returns those that it must also know for fencing numbers.
+func Numbers() []string { return []string{AcquireFenced, Floor} }

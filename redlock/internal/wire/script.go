@@ -55,16 +55,14 @@ var (
 
 // Scripts returns what a node must know, and for fencing numbers also the
 // scripts of those.
-func Scripts(fenced bool) []*Script {
-	all := []*Script{
-		&Release, &Extend, &ReleaseMany, &ExtendMany, &Heal, &Shorten,
-		&AcquireAll, &ReleaseAll, &ExtendAll, &Seal,
-		&Read, &Write, &Downgrade, &ExtendRead, &ReleaseRead,
-		&AcquirePermit, &ExtendPermit, &ReleaseMarked,
-		&AskFair, &ReleaseFair,
+func Scripts(fenced bool) (all []Script) {
+	for _, source := range lua.Locks() {
+		all = append(all, NewScript(source))
 	}
 	if fenced {
-		all = append(all, &AcquireFenced, &Floor)
+		for _, source := range lua.Numbers() {
+			all = append(all, NewScript(source))
+		}
 	}
 	return all
 }
@@ -90,7 +88,7 @@ func (s *Script) Loaded(v resp.Value) error {
 func (s *Script) Load() []byte { return resp.AppendCommand(nil, "SCRIPT", "LOAD", s.Source) }
 
 // Cure returns the commands that load scripts into a node (R24).
-func Cure(scripts []*Script) (load [][]byte) {
+func Cure(scripts []Script) (load [][]byte) {
 	for _, s := range scripts {
 		load = append(load, s.Load())
 	}
