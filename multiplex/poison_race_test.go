@@ -20,7 +20,7 @@ func TestRecycledRoundsArePoisoned(t *testing.T) {
 	require.Equal(t, bytes.Repeat([]byte{0xDB}, len(command)), command)
 	require.Negative(t, r.at)
 	require.Negative(t, r.ttl)
-	require.Nil(t, r.kind)
+	require.Nil(t, r.verb)
 }
 
 func TestRecycledBatchesArePoisoned(t *testing.T) {
