@@ -17,11 +17,11 @@ import (
 // no longer can (R5), at most for the vote timeout of the slowest node (R6).
 //
 // The error is ErrHeld, ErrNoQuorum, ErrExpired, ErrOverloaded, ErrClosed,
-// ErrResource, ErrTTL, or a CancelledError if ctx ended. With an error, the
-// release is queued for every node (R7), so no key is left behind; but call
-// Close before os.Exit, since another goroutine may be writing it. If several
-// clients try at one time, all of them may get ErrHeld: use Acquire with a
-// short Config.MaxWait if one is to win.
+// ErrResource, ErrTTL, or a CancelledError after the end of ctx. With an error,
+// the release is queued for every node (R7), so no key is left behind; but call
+// Close before os.Exit, since another goroutine may be writing it. Of several
+// clients at one time, all may get ErrHeld: for one to win, use Acquire with a
+// short Config.MaxWait.
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	lock := c.wanted(c.plain(), resource, ttl)
 	err := c.try(ctx, 1, &lock)
@@ -43,8 +43,8 @@ func (c *Client) wanted(k kind.Kind, name string, ttl time.Duration) Lock {
 }
 
 // attempt is one attempt for a lock of any kind, without counting and tracing.
-// lock has the resources and the TTL that are wanted. It is filled in where it
-// stands, since it is large, and is zero after an error.
+// lock has the wanted resources and TTL. It is filled in where it stands, since
+// it is large, and is zero after an error.
 func (c *Client) attempt(ctx context.Context, lock *Lock) error {
 	r := newRounds(lock)
 	defer r.recycle()
@@ -65,9 +65,9 @@ func (c *Client) attempt(ctx context.Context, lock *Lock) error {
 	return nil
 }
 
-// rounds are those of one attempt, or of an extension or a release, which have
-// one: what these need in memory. They come from a pool: behind an interface
-// nothing stays on the stack.
+// rounds are what an attempt needs in memory, or the one round of an extension
+// or a release. They come from a pool: behind an interface nothing stays on the
+// stack.
 type rounds struct {
 	client *Client
 	kind   kind.Kind
@@ -98,7 +98,7 @@ func newRounds(lock *Lock) *rounds {
 	return r
 }
 
-// recycle must be called when nothing is read any more.
+// recycle must be called after the last read.
 func (r *rounds) recycle() {
 	r.client, r.kind, r.grant = nil, nil, kind.Grant{}
 	roundsPool.Put(r)
@@ -117,10 +117,9 @@ func (r *rounds) Round(ctx context.Context, g *kind.Grant) (*kind.Refusal, error
 	}
 	slack := pure.Drift(ttl, c.config.DriftFactor)
 	if c.config.late(ttl, 0, slack) {
-		return nil, c.config.tooShort(ttl) // even an immediate answer would leave too little
+		return nil, c.config.tooShort(ttl) // even an instant answer is too late
 	}
-	// Close waits until it is known whether the grant came in time, since
-	// otherwise it is undone.
+	// Close waits for the outcome: a grant that comes too late is undone.
 	c.group.DelayClose(1)
 	defer c.group.DelayClose(-1)
 	g.TTL, g.Token = ttl, wire.Veil(c.kinds.Tokens.Next())
@@ -167,8 +166,7 @@ func (r *rounds) release() (kind *multiplex.ReleaseKind, command multiplex.Comma
 	return kind, command
 }
 
-// late reports whether an attempt that has spent so much time leaves too little
-// validity.
+// late reports whether an attempt of this length leaves too little validity.
 func (config *Config) late(ttl, spent, slack time.Duration) bool {
 	left := pure.Validity(ttl, spent, slack)
 	return left <= 0 || left < config.MinValidity
@@ -176,28 +174,28 @@ func (config *Config) late(ttl, spent, slack time.Duration) bool {
 
 // Acquire tries until it has the lock, ctx ends, or Config.MaxWait or
 // Config.Retry.Tries is used up, with a new token for each attempt (R3, R11).
-// It tries again after ErrHeld, ErrExpired, ErrOverloaded and ErrNoQuorum
-// (unless Config.Retry.FailFast). If ctx ends, the error is a CancelledError,
-// which is also the last attempt's error. No key is left behind if there is an
-// error.
+// It tries again after ErrHeld, ErrExpired, ErrOverloaded and, without
+// Config.Retry.FailFast, ErrNoQuorum. At the end of ctx the error is a
+// CancelledError, and also the last attempt's error. An error leaves no key
+// behind.
 //
-// A call that finds no quorum for half a second reports that, with each node's
-// cause, to Config.Logger or slog.Default, once a minute for all calls (R31).
-// It ends with ErrNoQuorum if waiting cannot help: if so many nodes refuse the
-// client, for its credentials, permissions, MaxTTL, certificates and the like,
-// that no quorum is left. It waits for nodes that are down.
+// After half a second without a quorum, a call reports each node's cause to
+// Config.Logger or slog.Default, once a minute for all calls (R31). It ends
+// with ErrNoQuorum if waiting cannot help: too many nodes for a quorum refuse
+// the client, for its credentials, permissions, MaxTTL, certificates and the
+// like. It waits for nodes that are down.
 //
 // Callers of one client are served in the order in which they came, and hand
 // the lock on among themselves for up to Config.HandOver. Between clients there
-// is no order, but those that want a lock again and again get like shares of
-// it. The nodes tell when the lock may be free; without such news, a caller
-// tries after a random delay (Config.Retry).
+// is no order, but all get like shares of a lock wanted again and again. The
+// nodes tell when the lock may be free; without such news, a caller tries after
+// a random delay (Config.Retry).
 func (c *Client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	return c.Lock(resource).Acquire(ctx, ttl)
 }
 
-// withMaxWait returns ctx with a limit to the wait for a lock: Config.MaxWait
-// unless the call has its own. If both are zero, there is none.
+// withMaxWait returns ctx with a limit to the wait for a lock: Config.MaxWait,
+// or the call's own. If both are zero, there is none.
 func (c *Client) withMaxWait(ctx context.Context, own time.Duration) (context.Context, context.CancelFunc) {
 	c.called(ctx)
 	limit := cmp.Or(own, c.config.MaxWait)
@@ -256,8 +254,8 @@ func cancelledError(ctx context.Context, last error) error {
 	return e
 }
 
-// learn updates the smoothed time to a quorum, from which retries derive their
-// delays. Concurrent callers may lose a sample, which does no harm.
+// learn updates the smoothed time to a quorum, the base of delays between
+// attempts. Concurrent callers may lose a sample, without harm.
 func (c *Client) learn(spent time.Duration) {
 	c.quorumTime.Store(int64(pure.Smoothed(time.Duration(c.quorumTime.Load()), spent)))
 	c.stats.quorum.record(spent)

@@ -12,8 +12,8 @@ import (
 	"github.com/redmux/redmux/redlock/internal/wire"
 )
 
-// checkLock truncates the TTL to whole milliseconds, and refuses a lock or a TTL
-// that cannot be used.
+// checkLock truncates the TTL to whole milliseconds, and refuses an unusable
+// lock or TTL.
 func (config *Config) checkLock(k kind.Kind, name string, ttl time.Duration) (time.Duration, error) {
 	if resource, problem := k.Check(name); problem != "" {
 		return 0, named(cmp.Or(resource, name), errtext.Wrap("redlock: "+problem, ErrResource))
@@ -59,8 +59,8 @@ func checkResource(resource string) error {
 
 const maxResource = 1024
 
-// checkTTL also refuses a TTL that would outlast the quarantine of a node that
-// forgot the lock (R23).
+// checkTTL also refuses a TTL longer than the quarantine of a node that forgot
+// the lock (R23).
 func (config *Config) checkTTL(given time.Duration) (time.Duration, error) {
 	ttl := pure.WholeMilliseconds(given)
 	switch {

@@ -30,7 +30,7 @@ type Client struct {
 	rivals   rivals        // other clients that want the same locks
 	stalls   stalls        // of calls that find no quorum
 
-	// Each call changes some of the following, which would take what is above
+	// Each call changes some of the following. It must not take what is above
 	// out of the caches of other processors.
 	_          [64]byte
 	quorumTime atomic.Int64 // smoothed time to a quorum, nanoseconds
@@ -49,11 +49,10 @@ const (
 	lastWait  = 100 * time.Millisecond
 )
 
-// New makes a client and starts connecting. It waits until it is known of each
-// node whether it is up and counts, but at most a second, and a tenth of that
-// once a quorum is up. An unreachable node is not an error: see Ready. The
-// error is ErrConfig, or a CancelledError if ctx ends first. ctx bounds only
-// this call.
+// New makes a client and starts connecting. It waits to learn of each node
+// whether it is up and counts: at most a second, and a tenth of it once a
+// quorum is up. An unreachable node is not an error: see Ready. The error is
+// ErrConfig, or a CancelledError if ctx ends first. ctx bounds only this call.
 func New(ctx context.Context, config Config) (*Client, error) {
 	return newClient(ctx, config, founding{})
 }
@@ -152,9 +151,9 @@ func (c *Client) waitForFirst(ctx context.Context) {
 }
 
 // Ready waits until a quorum of nodes counts: they are up and not quarantined.
-// If ctx ends first, the error is a CancelledError, which is also ErrNoQuorum
-// and names the cause of each missing node. If waiting cannot help, it is
-// ErrNoQuorum alone (R31).
+// If ctx ends first, the error is a CancelledError. It is also ErrNoQuorum, and
+// names the cause of each missing node. ErrNoQuorum alone means that waiting
+// cannot help (R31).
 func (c *Client) Ready(ctx context.Context) error {
 	c.called(ctx)
 	p := patience{begun: time.Now()}
@@ -188,10 +187,10 @@ func (c *Client) readyWithin(ctx context.Context, limit time.Duration) error {
 
 // Close refuses new work, lets attempts in progress undo what they did, waits
 // for the answers to releases up to the vote timeout, and then fails every
-// waiting call with ErrClosed (R28). Held locks stay until their TTL ends,
-// unless Config.ReleaseOnClose releases those of Hold and Do, whose contexts
-// end with ErrClosed in any case. Afterwards no goroutine and no connection is
-// left, unless a Logger or Tracer does not return within a second.
+// waiting call with ErrClosed (R28). Held locks stay until their TTL ends.
+// Config.ReleaseOnClose releases those of Hold and Do; their contexts end with
+// ErrClosed in any case. Afterwards no goroutine and no connection is left,
+// except after a Logger or Tracer that takes more than a second.
 //
 // ctx may have ended before the call: failed attempts are undone all the same.
 // It cuts short only the wait for answers, and the error is then its own; Close

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Held returns the holds of this client that are not released yet, including
-// those of Do, ordered by resource. HoldInfo.Err says why one has ended whose
-// work may not have. Locks without a hold are not included. Held asks no node.
+// Held returns the holds of this client before their release, including those
+// of Do, ordered by resource. HoldInfo.Err says why one has ended; its work may
+// still run. Locks without a hold are not included. Held asks no node.
 func (c *Client) Held() []HoldInfo {
 	c.made()
 	var all []HoldInfo
@@ -27,16 +27,14 @@ func (c *Client) Held() []HoldInfo {
 }
 
 // Drain is the first step of a shutdown, before Close. From then on new locks
-// are refused with ErrClosed, also to callers that are waiting for one. Drain
-// waits until every hold is released, so that the work of every Do is finished.
-// Until then the holds are renewed as before, and the work under them can
-// acquire more locks: a call whose context derives from that of a hold is not
-// refused.
+// are refused with ErrClosed, also to waiting callers. Drain waits for the
+// release of every hold, and so for the work of every Do. Until then the holds
+// are renewed as before, and the work under them can acquire more locks, with a
+// context that comes from a hold's.
 //
 // If ctx ends first, the error is a CancelledError, and Held returns what is
-// still held; work that must stop then can be stopped by cancelling its
-// context. ErrClosed is returned if the client was closed meanwhile. Drain
-// cannot be undone.
+// still held; to stop its work, cancel the work's context. After Close the
+// error is ErrClosed. Drain cannot be undone.
 func (c *Client) Drain(ctx context.Context) error {
 	c.called(ctx)
 	c.refuse()
@@ -69,7 +67,7 @@ func (c *Client) refuses(ctx context.Context) bool {
 	return c.refusing.Load() && c.outer(ctx) == nil
 }
 
-// over returns a channel that is closed when a wait for a lock must end.
+// over returns a channel, closed to end every wait for a lock.
 func (c *Client) over(ctx context.Context) <-chan struct{} {
 	if c.outer(ctx) != nil {
 		return c.group.Done()

@@ -31,14 +31,14 @@ type Config struct {
 	// 1,024 bytes. If zero, the resource is the key, as in other implementations
 	// of the algorithm.
 	Prefix string
-	// MaxTTL is the longest TTL that any client of this deployment asks for:
-	// longer ones are ErrTTL. It is also how long a node that restarts is
-	// quarantined, since it may have forgotten locks (R23). Holds are renewed,
-	// so few users need a longer one. If zero, DefaultMaxTTL.
+	// MaxTTL is the longest TTL of any client of this deployment: longer ones
+	// are ErrTTL. It is also the quarantine of a restarted node, since it may
+	// have forgotten locks (R23). Holds are renewed, so few users need a longer
+	// one. If zero, DefaultMaxTTL.
 	MaxTTL time.Duration
 	// Forgetful switches off the quarantine and the check of the deployment: a
-	// node that restarts empty counts at once, and a lock that it had granted
-	// may be granted again. It excludes MaxTTL. If zero, both are on.
+	// node restarted empty counts at once, and a lock that it had granted may
+	// be granted again. It excludes MaxTTL. If zero, both are on.
 	Forgetful bool
 	// DriftFactor bounds how far the rates of the clients' and the nodes'
 	// clocks may differ. If zero, 0.01 (R4).
@@ -48,26 +48,26 @@ type Config struct {
 	// keys' values, and admin.Inspect and HeldError show it. If zero, the value
 	// is the token alone, as in other implementations of the algorithm.
 	Owner string
-	// Fenced gives every lock of this client a number that only increases: see
+	// Fenced gives every lock of this client an increasing number: see
 	// Lock.Fence. It excludes Forgetful and HandOver, and a resource must not
 	// end in ":fence". If zero, locks have no number.
 	Fenced bool
 
-	// Username and Password are used for nodes whose URL has no password, and
-	// Username only if it has no user name either. If zero, none are sent.
+	// Username and Password are for nodes without a password in the URL, and
+	// Username only without a user name there. If zero, none are sent.
 	Username, Password string
 	// TLS is the configuration of TLS; parameters of a node's URL take
-	// precedence. With it, each URL must ask for TLS (R27). If nil, nodes whose
-	// URL asks for TLS are verified by their name and the system's roots.
+	// precedence. With it, each URL must ask for TLS (R27). If nil, nodes with
+	// TLS in their URL are verified by their name and the system's roots.
 	TLS *tls.Config
 	// Connect says how to connect to the nodes.
 	Connect Connect
 
-	// NodeTimeout is how long the client waits for a node's vote. If zero,
-	// TTL/200 within 5 to 50 ms, or four times the node's usual reply time if
-	// that is more, but at most a tenth of the TTL. If the process got no CPU
-	// meanwhile and the outcome would be unknown without the vote, a tenth of
-	// the TTL (R6). The renewal of a hold waits until the old validity ends.
+	// NodeTimeout is how long the client waits for a node's vote. If zero, the
+	// greater of TTL/200 within 5 to 50 ms and four times the node's usual
+	// reply time, but at most a tenth of the TTL. After a time without CPU, an
+	// attempt undecided without the vote waits a tenth of the TTL (R6). The
+	// renewal of a hold waits until the old validity ends.
 	NodeTimeout time.Duration
 	// MinValidity is the least validity worth having: a lock with less is
 	// released again, and the error is ErrExpired. If zero, any will do.
@@ -78,27 +78,26 @@ type Config struct {
 	MaxWait time.Duration
 	// Retry says how Acquire, Hold and Do try again.
 	Retry Retry
-	// HandOver is how long, after the nodes have granted a lock, callers of this
-	// client that wait for it may pass it on among themselves without asking
-	// the nodes; see Lock.Release. After that other clients get a chance (R11).
-	// If zero, 50 ms; four times the usual time to a quorum are the least, and
-	// where another client has had the lock, as long as that one's. If negative,
-	// every grant asks the nodes.
+	// HandOver is how long, after a grant by the nodes, waiting callers of this
+	// client may pass the lock on among themselves without asking the nodes;
+	// see Lock.Release. After it other clients get a chance (R11). If zero, 50
+	// ms; four times the usual time to a quorum are the least, and after
+	// another client's lock, as long as that one's. If negative, every grant
+	// asks the nodes.
 	HandOver time.Duration
-	// FairLease is how long a caller of Client.Fair keeps its place while it
-	// reaches no quorum of nodes, and for how long one that has died stops the
-	// others: from 500 ms to a minute. If zero, 500 ms.
+	// FairLease is how long a caller of Client.Fair keeps its place without
+	// reaching a quorum of nodes, and how long a dead one stops the others:
+	// from 500 ms to a minute. If zero, 500 ms.
 	FairLease time.Duration
 
-	// ReleaseOnClose makes Close release the locks that Hold and Do hold, as
-	// soon as their contexts have ended. Finish the work first, with Drain. If
-	// zero, these locks stay until their TTL ends, as others do (R28).
+	// ReleaseOnClose makes Close release the locks of Hold and Do, after the
+	// end of their contexts. Finish the work first, with Drain. If zero, these
+	// locks stay until their TTL ends, as others do (R28).
 	ReleaseOnClose bool
 	// Logger receives changes of state: of nodes, with the class of the cause,
-	// and holds that were lost. It never receives a resource, a token or a
-	// password (R27). A slow Logger delays no caller, but misses records. If
-	// nil, slog.Default receives only why calls wait for nodes that do not count
-	// (R31).
+	// and lost holds. It never receives a resource, a token or a password
+	// (R27). A slow Logger delays no caller, but misses records. If nil,
+	// slog.Default receives only why calls wait for nodes (R31).
 	Logger *slog.Logger
 	// Tracer receives each attempt, extension and release, and changes of state.
 	// New copies it. If nil, nothing is traced.
@@ -115,36 +114,36 @@ type Connect struct {
 	// If nil, a net.Dialer is used, and callers read their own replies where the
 	// system allows it.
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Timeout bounds one attempt to connect and shake hands, unless the URL
-	// sets it. If zero, 5 s.
+	// Timeout bounds one attempt to connect and shake hands; the URL may set it
+	// too. If zero, 5 s.
 	Timeout time.Duration
 	// ClientName is what CLIENT LIST shows: at most 256 bytes of printable ASCII
 	// without spaces. If zero, none is set.
 	ClientName string
 	// ProbeAfter is how long a connection may be idle before it is probed with
-	// PING. If a server or proxy closes an idle connection earlier than that,
-	// the client probes after a third of the time observed, but not more often
-	// than every 250 ms. If zero, 5 s.
+	// PING. For a server or proxy that closes idle connections earlier, the
+	// client probes after a third of the time observed, but not more often than
+	// every 250 ms. If zero, 5 s.
 	ProbeAfter time.Duration
 }
 
 // Retry says how Acquire, Hold and Do try again (R11). The zero value is for
-// most programs: callers wait in turn, the nodes tell them when a lock may be
+// most programs: callers wait in turn, the nodes tell them of a lock perhaps
 // free, and only Config.MaxWait and the context bound the attempts.
 type Retry struct {
 	// Tries bounds the attempts of one call. With it, each caller tries on its
-	// own, after random delays of 50 to 200 ms unless MinDelay and MaxDelay say
-	// otherwise. If zero, there is no bound.
+	// own, after random delays: of 50 to 200 ms, or by MinDelay and MaxDelay.
+	// If zero, there is no bound.
 	Tries int
-	// MinDelay and MaxDelay bound the random delay where the nodes do not tell
-	// when to try: with Tries, without a quorum, or over RESP2. If MinDelay is
-	// zero, 50 ms with Tries; otherwise delays begin at twice the usual time to
-	// a quorum and grow. If MaxDelay is zero, 200 ms, or MinDelay if that is
-	// more. Callers of Client.Fair, and a writer that waits, retry sooner if
-	// that keeps their place, but not before MinDelay.
+	// MinDelay and MaxDelay bound the random delay without news from the nodes:
+	// with Tries, without a quorum, or over RESP2. If MinDelay is zero, 50 ms
+	// with Tries; otherwise delays begin at twice the usual time to a quorum
+	// and grow. If MaxDelay is zero, the greater of 200 ms and MinDelay.
+	// Callers of Client.Fair, and a waiting writer, retry sooner to keep their
+	// place, but not before MinDelay.
 	MinDelay, MaxDelay time.Duration
-	// FailFast ends the call with ErrNoQuorum at once. If zero, that is tried
-	// again too.
+	// FailFast ends the call with ErrNoQuorum at once. If zero, the call tries
+	// again.
 	FailFast bool
 }
 
@@ -156,9 +155,9 @@ type Node struct {
 	// URL is the address: redis://user:password@host:port/db, rediss: for TLS,
 	// valkey:, valkeys:, or unix:///path/to/socket. It must be set.
 	URL string
-	// Durable declares that the node loses nothing when it crashes (appendonly
-	// yes, appendfsync always, no-appendfsync-on-rewrite no), and so needs no
-	// quarantine after a restart. If zero, it may lose keys.
+	// Durable declares a node that loses nothing in a crash (appendonly yes,
+	// appendfsync always, no-appendfsync-on-rewrite no). It needs no quarantine
+	// after a restart. If zero, it may lose keys.
 	Durable bool
 }
 
@@ -189,9 +188,8 @@ func (n Node) MarshalText() ([]byte, error) {
 	return nil, errors.New("redlock: a Node is not marshalled, since its URL may hold a password")
 }
 
-// triesApart is the least delay between the attempts that Retry.Tries counts.
-// Other libraries wait as long, and a few tries must outlast an ordinary
-// holder.
+// triesApart is the least delay between attempts with Retry.Tries. Other
+// libraries wait as long, and a few tries must outlast an ordinary holder.
 const triesApart = 50 * time.Millisecond
 
 // complete replaces zero fields by their defaults. Retry.MinDelay stays zero
@@ -227,7 +225,7 @@ const longestPrefix = 1024
 // mostLease bounds Config.FairLease.
 const mostLease = time.Minute
 
-// check returns an error for values that cannot be intended.
+// check returns an error for senseless values.
 func (config *Config) check() error {
 	if n := len(config.Nodes); n < 1 || n > multiplex.MaxNodes {
 		return fmt.Errorf("1 to %d nodes are needed, not %d", multiplex.MaxNodes, n)
@@ -312,7 +310,7 @@ func (config *Config) endpoint(raw string) (conn.Config, error) {
 	return node, node.Check()
 }
 
-// durable returns the nodes that are declared durable.
+// durable returns the nodes declared durable.
 func (config *Config) durable() multiplex.Set {
 	var nodes multiplex.Set
 	for i, n := range config.Nodes {
@@ -334,8 +332,7 @@ func hostOf(raw string) string {
 	return " (" + u.Host + ")"
 }
 
-// ErrConfig is returned by New for a Config that cannot work; the error says
-// why.
+// ErrConfig is returned by New for an unusable Config; the error says why.
 var ErrConfig = errors.New("redlock: bad configuration")
 
 func configError(err error) error {

@@ -7,23 +7,21 @@ import (
 	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
-// A HeldError is ErrHeld with what the nodes said when they refused, which may
-// be outdated. It is the error of a Locker that is not plain, and of any
-// attempt of a client with Config.Owner, if the holder has a label too and the
-// nodes can say it (Redis 7.0, Valkey, or Config.Fenced). Otherwise it is
-// ErrHeld itself.
+// A HeldError is ErrHeld with the words of the refusing nodes, perhaps
+// outdated. It is the error of all Lockers but plain ones. With Config.Owner
+// any attempt may get it: if the holder has a label too and the nodes can say
+// it (Redis 7.0, Valkey, or Config.Fenced). Otherwise it is ErrHeld itself.
 type HeldError struct {
-	// Resource is the one of several resources that is in the way; "" if there
-	// was one only.
+	// Resource is the one of several in the way; "" for a single one.
 	Resource string
 	// Owner is the Config.Owner of the holder of that resource, by most of the
-	// nodes that refused; "" if it is not known.
+	// refusing nodes; "" if unknown.
 	Owner string
-	// Place is the caller's place in the queue of Client.Fair, from 1 on, by most
-	// of the nodes that refused; 0 if it has none.
+	// Place is the caller's place in the queue of Client.Fair, from 1 on, by
+	// most of the refusing nodes; 0 without one.
 	Place int
-	// Admitted is how many nodes said that they have the caller in that queue.
-	// If they are a quorum, it is served before each that asks later.
+	// Admitted is how many nodes said to have the caller in that queue. From a
+	// quorum on, it is served before all later callers.
 	Admitted int
 
 	key  string        // which the nodes push about; "": that of the resource

@@ -12,14 +12,13 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// A Hold is a lock that renews itself until it is released, its bound is
-// reached, or it is lost (R13). Work under it must stop when its context ends.
-// All methods may be called from any goroutine; methods of a nil or zero *Hold
-// panic.
+// A Hold is a lock with renewal until its release, its bound or its loss (R13).
+// Work under it must stop at the end of its context. All methods may be called
+// from any goroutine; methods of a nil or zero *Hold panic.
 //
 // A hold has no goroutine and no timer of its own: one goroutine of the client
 // renews all holds. A hold must be released, even after its context has ended:
-// if it is forgotten, it is renewed forever.
+// a forgotten one is renewed forever.
 type Hold struct {
 	client  *Client
 	options HoldOptions
@@ -30,19 +29,19 @@ type Hold struct {
 	context holdContext     // what Context returns
 	cancel  context.CancelCauseFunc
 	ends    holdEnds
-	// said is the outcome of the last renewal, or nil if that was granted.
+	// said is the outcome of the last renewal, or nil if granted.
 	said atomic.Pointer[account]
 
 	// mu guards the following. The group may be called while it is held, but
 	// see holdContext.Err.
 	mu   sync.Mutex
 	lock Lock
-	// The validity counts from granted, when the last granted attempt or
-	// renewal began. asked is when the renewal in flight began.
+	// The validity counts from granted, the beginning of the last granted
+	// attempt or renewal. asked is that of the renewal in flight.
 	granted, asked instant
 	renewal        pure.Renewal
-	// unsure is the set of nodes that the renewal in flight was the first to
-	// reach since they were quarantined.
+	// unsure is the set of nodes first reached since their quarantine by the
+	// renewal in flight.
 	unsure   multiplex.Set
 	entrance entrance
 	detached bool // by Detach
@@ -62,8 +61,8 @@ func (c *Client) Hold(ctx context.Context, resource string, options HoldOptions)
 	return c.Lock(resource).Hold(ctx, options)
 }
 
-// errSlept is ErrExpired for a lock that was granted in time, but may have
-// expired because the machine slept meanwhile.
+// errSlept is ErrExpired for a lock granted in time, but perhaps expired during
+// a sleep of the machine.
 var errSlept = fmt.Errorf("%w", ErrExpired)
 
 // hold acquires a lock and gives it to the keeper.
@@ -76,7 +75,7 @@ func (c *Client) hold(
 		return nil, err
 	}
 	// Between the grant and keeper.keep the lock belongs to this goroutine
-	// alone, which may be descheduled: Close must not end the connections
+	// alone, and it may be descheduled: Close must not end the connections
 	// before the lock can be given back.
 	c.group.DelayClose(1)
 	defer c.group.DelayClose(-1)
@@ -104,14 +103,14 @@ func (c *Client) hold(
 	return h, nil
 }
 
-// abandon releases a lock that no caller gets (R7), and then calls the next
-// caller of this client that waits for it: its SET stands behind the release.
+// abandon releases a lock without a caller (R7), and then calls the next
+// waiting caller of this client: its SET stands behind the release.
 func (c *Client) abandon(lock Lock) {
 	c.tellRelease(&lock)
 	c.released(&lock)
 }
 
-// newHold returns the hold of a lock whose validity counts from granted.
+// newHold returns the hold of a lock with a validity from granted on.
 func (c *Client) newHold(ctx context.Context, lock Lock, granted instant, o HoldOptions) *Hold {
 	begun := granted
 	if t := lock.tenure; t != nil {
@@ -120,7 +119,7 @@ func (c *Client) newHold(ctx context.Context, lock Lock, granted instant, o Hold
 	return c.newHoldSince(ctx, lock, granted, begun, o)
 }
 
-// newHoldSince is newHold for a hold whose bounds count from begun.
+// newHoldSince is newHold with bounds that count from begun.
 func (c *Client) newHoldSince(ctx context.Context, lock Lock, granted, begun instant, o HoldOptions) *Hold {
 	validity := o.TTL - pure.Drift(o.TTL, c.config.DriftFactor)
 	h := &Hold{client: c, options: o, begun: begun, lock: lock, granted: granted, slot: unplaced}
@@ -140,23 +139,23 @@ func (c *Client) newHoldSince(ctx context.Context, lock Lock, granted, begun ins
 	return h
 }
 
-// Context returns the context of the work. It ends when the hold does: by
-// Release, by MaxHold, by Client.Close, or a little before the validity, by the
-// local clocks alone, if no renewal was granted in time (R13). context.Cause
-// returns ErrReleased, ErrMaxHold, ErrClosed, or a *LostError. It has the
-// values of the context that Hold was called with.
+// Context returns the context of the work. It ends with the hold: by Release,
+// by MaxHold, by Client.Close, or, without a renewal in time, a little before
+// the validity ends, by the local clocks alone (R13). context.Cause returns
+// ErrReleased, ErrMaxHold, ErrClosed, or a *LostError. It has the values of the
+// context passed to Hold.
 //
 // Done and Err read the clocks, so they report a lost lock even if the process
-// was stopped and continues (R15). Contexts that derive from it follow when a
-// timer fires, some time later: work that must not continue for that long must
-// call Err of this context, or Hold.Err.
+// was stopped and continues (R15). Derived contexts follow some time later, by
+// a timer: work that must not go on for so long must call Err of this context,
+// or Hold.Err.
 func (h *Hold) Context() context.Context {
 	h.made()
 	return &h.context
 }
 
-// Err returns nil while the lock is held, and then the reason why it is not,
-// which is the cause of Context. It reads the clocks (R15).
+// Err returns nil while the lock is held, and then the reason of its end, the
+// cause of Context. It reads the clocks (R15).
 func (h *Hold) Err() error {
 	h.made()
 	h.judge()
@@ -172,8 +171,8 @@ func (h *Hold) Current() Lock {
 	return h.unsureOf(h.lock)
 }
 
-// unsureOf returns a copy of the lock for the user. It does not learn of nodes
-// that are healed later (R23).
+// unsureOf returns a copy of the lock for the user. It does not learn of later
+// healing (R23).
 func (h *Hold) unsureOf(lock Lock) Lock {
 	if h.options.Heal {
 		lock.grant.Receipt.Doubted = multiplex.All(len(h.client.config.Nodes))
@@ -187,12 +186,12 @@ func (h *Hold) Resource() string {
 	return h.lock.grant.Name // it never changes
 }
 
-// Until returns when the validity ends, by the local clock, if the lock is not
-// renewed before that.
+// Until returns the end of the validity without a further renewal, by the local
+// clock.
 func (h *Hold) Until() time.Time { return h.Current().until }
 
-// Validity returns how long the lock is certain to be held: zero or less if it
-// was lost or released. It reads the clocks, also of a sleep (R4, R15).
+// Validity returns how long the lock is certain to be held: zero or less after
+// its loss or release. It reads the clocks, also of a sleep (R4, R15).
 func (h *Hold) Validity() time.Duration {
 	h.made()
 	left := h.ends.remaining(h.client.keeper.begun, h.client.keeper.clock())
@@ -204,8 +203,8 @@ func (h *Hold) Validity() time.Duration {
 
 // Release ends the renewal and the context, and then releases the lock as
 // Lock.Release does, or hands it over, with the same errors: ErrNotHeld means
-// that the lock was lost before. With MinHold the keys stay for the rest of
-// that time. Releasing twice is harmless.
+// an earlier loss. With MinHold the keys stay for the rest of that time.
+// Releasing twice is harmless.
 func (h *Hold) Release(ctx context.Context) error {
 	h.made()
 	must(ctx != nil, noContext)
@@ -234,9 +233,9 @@ func (h *Hold) isDetached() bool {
 }
 
 // finish ends the renewal and the context. It returns the lock and the end of
-// the validity that a quorum has confirmed, which is zero if the hold had ended
-// before. No renewal is queued after that. One in flight is not awaited: it can
-// only lengthen the lives of keys that a release will delete.
+// the validity confirmed by a quorum, or zero after an earlier end. No renewal
+// is queued after it. One in flight is not awaited: it can only lengthen the
+// lives of keys before their release.
 func (h *Hold) finish(cause error) (lock Lock, end instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -248,22 +247,21 @@ func (h *Hold) finish(cause error) (lock Lock, end instant) {
 	return h.lock, end
 }
 
-// undo returns the command that ends a lock: a release, or, while MinHold
-// lasts, a command that shortens the lives of the keys to the rest of that
-// time.
+// undo returns the command to end a lock: a release, or within MinHold a
+// command to shorten the lives of the keys to the rest of MinHold.
 func (h *Hold) undo(r *rounds) (*multiplex.ReleaseKind, multiplex.Command) {
 	kind, command := r.release()
 	if rest := h.stands(); rest > 0 {
-		// The command has whole milliseconds, which cuts off less than one.
+		// The command has whole milliseconds, and cuts off less than one.
 		rest = rest + pure.Drift(rest, h.client.config.DriftFactor) + time.Millisecond
 		kind, command.Encoded = h.client.kinds.Shorten(&r.grant, r.room[:0], rest)
 	}
 	return kind, command
 }
 
-// stands returns for how long MinHold still keeps the keys: zero or less if it
-// does not. It uses the monotonic clock, which shows the least time after a
-// suspend, so that other clients wait long enough.
+// stands returns for how long MinHold still keeps the keys, or zero or less. It
+// uses the monotonic clock, the slowest across a suspend: other clients wait
+// long enough.
 func (h *Hold) stands() time.Duration {
 	if h.options.MinHold == 0 {
 		return 0
@@ -283,8 +281,8 @@ func (h *Hold) stepLocked(e pure.RenewalEvent, now instant, jitter float64) (act
 	return act
 }
 
-// lose ends the context because the lock is lost, and reports that. Only the
-// first cause counts. It never blocks, and calls nothing of the group.
+// lose ends the context of a lost lock, and reports the loss. Only the first
+// cause counts. It never blocks, and calls nothing of the group.
 func (h *Hold) lose(refused bool) {
 	why := lostError(h.lock.grant.Name, refused, h.said.Load(), h.client.keeper.addrs)
 	h.cancel(why)
@@ -298,7 +296,7 @@ func (h *Hold) lose(refused bool) {
 	}
 }
 
-// end returns when the validity ends, by the local clock. It takes no mutex.
+// end returns the end of the validity by the local clock. It takes no mutex.
 func (h *Hold) end() time.Time {
 	return h.client.keeper.begun.at.Add(time.Duration(h.ends.monotonic.Load()))
 }
@@ -326,7 +324,7 @@ func (e *holdEnds) set(zero, granted instant, validity time.Duration) {
 	e.awake.Store(int64(monotonic + slept + validity))
 }
 
-// remaining returns the time until the end by the clock that shows the least.
+// remaining returns the time to the end, the least by any clock.
 func (e *holdEnds) remaining(zero, now instant) time.Duration {
 	monotonic := now.at.Sub(zero.at)
 	wall, slept := now.ahead(zero)

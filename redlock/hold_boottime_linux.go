@@ -13,9 +13,9 @@ const (
 	clockBoottime  = 7
 )
 
-// slept returns how long the machine has been suspended since boot, or zero if
-// the system does not tell. It is the difference of two kernel clocks, so it
-// does not depend on Go's own clock. The second clock is read between two
+// slept returns how long the machine has been suspended since boot, or zero
+// where the system does not tell. It is the difference of two kernel clocks, so
+// it does not depend on Go's own clock. The second clock is read between two
 // readings of the first; if these are too far apart, slept tries again.
 func slept() time.Duration {
 	var best, spread time.Duration

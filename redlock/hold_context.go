@@ -7,9 +7,8 @@ import (
 	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
-// FromContext returns the hold whose context ctx is or derives from, the
-// innermost one: for its validity, its token, and by Hold.Err whether the lock
-// is still held. DoWith releases the hold itself.
+// FromContext returns the innermost hold that ctx comes from: for its validity,
+// its token, and Hold.Err. DoWith releases the hold itself.
 func FromContext(ctx context.Context) (*Hold, bool) {
 	must(ctx != nil, noContext)
 	in, ok := ctx.Value(holdKey{}).(*holdContext)
@@ -19,20 +18,20 @@ func FromContext(ctx context.Context) (*Hold, bool) {
 	return in.hold, true
 }
 
-// A holdKey asks a context for the innermost context of a hold of one client,
-// which is a *holdContext. A nil client stands for any client.
+// A holdKey asks a context for the innermost context of a hold of one client, a
+// *holdContext. A nil client stands for any client.
 type holdKey struct{ client *Client }
 
-// answers reports whether key is a holdKey that this hold answers.
+// answers reports whether key is a holdKey for this hold.
 func (h *Hold) answers(key any) bool {
 	k, ok := key.(holdKey)
 	return ok && (k.client == nil || k.client == h.client)
 }
 
-// outer returns the innermost context of a hold of this client that ctx is or
-// derives from, or nil. A nil client stands for any. Those around it are found
-// in its own Context. The same hold may come twice, if a function has entered
-// it under another hold.
+// outer returns the innermost context of a hold of this client that ctx comes
+// from, or nil. A nil client stands for any. Those around it are found in its
+// own Context. The same hold may come twice: a function may enter it under
+// another hold.
 func (c *Client) outer(ctx context.Context) *holdContext {
 	in, _ := ctx.Value(holdKey{c}).(*holdContext)
 	return in
@@ -64,8 +63,8 @@ func (c *holdContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// Value reads the clocks too. Package context finds the cause by Value, so that
-// context.Cause reads them (TestASuspendEndsAHold fails if that changes).
+// Value reads the clocks too. Package context finds the cause by Value, so
+// context.Cause reads them (TestASuspendEndsAHold would fail otherwise).
 func (c *holdContext) Value(key any) any {
 	if c.hold.answers(key) {
 		return c
@@ -82,14 +81,14 @@ func (c *holdContext) judge() {
 }
 
 // ErrNested is returned by Acquire, Hold and Do if ctx comes from a hold on the
-// same resource: the call would wait for a lock that is held until it returns.
-// TryAcquire returns ErrHeld. With HoldOptions.Reentrant, DoWith runs under
-// that hold instead. A hold of another Client of the process counts too, if
-// both are known to be of one deployment.
+// same resource: the call would wait for itself. TryAcquire returns ErrHeld.
+// With HoldOptions.Reentrant, DoWith runs under that hold instead. A hold of
+// another Client in the process counts too, in a deployment known to be the
+// same.
 var ErrNested = errors.New("redlock: the context of this call holds the lock already: the call would wait for itself")
 
-// nested reports whether ctx comes from a hold of one of the resources that has
-// not ended. It allocates nothing.
+// nested reports whether ctx comes from a hold of one of the resources, not yet
+// ended. It allocates nothing.
 func (c *Client) nested(ctx context.Context, r *request) bool {
 	var any *Client
 	for in := any.outer(ctx); in != nil; in = any.outer(in.Context) {

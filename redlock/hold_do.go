@@ -8,10 +8,10 @@ import (
 	"github.com/redmux/redmux/internal/errtext"
 )
 
-// Do locks a resource, waiting for it as Acquire does, runs fn while the lock
-// is held and renews itself, and releases it. The TTL is how long the lock
-// outlives a process that dies, not how long fn may take. Do is Locker.DoWith
-// without other options; see there for fn's context and the error.
+// Do locks a resource, waiting for it as Acquire does, runs fn under the lock
+// with renewal, and releases it. The TTL is how long the lock outlives a dead
+// process, not how long fn may take. Do is Locker.DoWith without other options;
+// see there for fn's context and the error.
 func (c *Client) Do(ctx context.Context, resource string, ttl time.Duration, fn func(context.Context) error) error {
 	return c.Lock(resource).Do(ctx, ttl, fn)
 }
@@ -52,11 +52,10 @@ func (h *Hold) during(ctx context.Context) (run context.Context, end func()) {
 	}
 }
 
-// ended returns a function's error, before run's end is called. If that says
-// only that the context of its run had ended, a lock that was lost must not
-// look like a request that was cancelled: the result is nil if the hold ended
-// it, whose reason is reported, and the reason of an outer hold if that ended
-// ctx.
+// ended returns a function's error, before run's end is called. It may be only
+// that of the run's ended context. Then a lost lock must not look like a
+// cancelled request: the result is nil if the hold ended the context, since its
+// reason is reported. It is the reason of an outer hold if this one ended ctx.
 func ended(own error, run, ctx context.Context) error {
 	if own == nil || own != run.Err() {
 		return own
@@ -73,8 +72,8 @@ func ended(own error, run, ctx context.Context) error {
 	return own
 }
 
-// joined returns the error of Do. It joins the cause for which the hold had
-// ended, which often is what fn returned, fn's own error, and the release's.
+// joined returns the error of Do. It joins the cause of the hold's end, often
+// what fn returned, fn's own error, and the release's.
 func joined(resource string, own, cause, released error) error {
 	if cause != nil && errors.Is(own, cause) {
 		cause = nil
@@ -83,6 +82,6 @@ func joined(resource string, own, cause, released error) error {
 		released = again.Err // the resource is named once
 	}
 	cause = named(resource, cause)
-	// If own is the only error, it is returned as it is: callers may compare it.
+	// A single error is returned as it is: callers may compare it.
 	return errtext.Join(cause, own, released)
 }

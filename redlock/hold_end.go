@@ -10,21 +10,19 @@ import (
 	"github.com/redmux/redmux/multiplex"
 )
 
-// How all holds of a client end: by Drain, which waits until they are released,
-// and by Close.
+// How all holds of a client end: by Drain, after a wait for their release, and
+// by Close.
 
-// A heldSet is the holds that are not released yet. The keeper's mutex guards
-// it.
+// A heldSet is the holds before their release. The keeper's mutex guards it.
 type heldSet struct {
 	all      []*Hold // by Hold.slot
 	draining bool    // only holds that were acquired under a hold are added
-	// drained is closed once the set is draining and empty. closed reports
-	// that.
+	// drained is closed once the set is draining and empty; closed is then set.
 	drained chan struct{}
 	closed  bool
 }
 
-// unplaced is the slot of a hold that is not in the set.
+// unplaced is the slot of a hold outside the set.
 const unplaced = -1
 
 func (s *heldSet) add(h *Hold) {
@@ -46,8 +44,8 @@ func (s *heldSet) remove(h *Hold) {
 	s.settle()
 }
 
-// settle closes drained if the set is draining and empty. Then no hold is left
-// under which another could be acquired.
+// settle closes drained for a draining, empty set: no hold is left to acquire
+// another under.
 func (s *heldSet) settle() {
 	if s.draining && len(s.all) == 0 && !s.closed {
 		s.closed = true
@@ -63,8 +61,8 @@ func (k *keeper) strike(h *Hold) {
 	k.held.remove(h)
 }
 
-// kept returns the holds that are not released yet. Under the mutex it only
-// copies pointers.
+// kept returns the holds before their release. Under the mutex it only copies
+// pointers.
 func (k *keeper) kept() []*Hold {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -78,8 +76,8 @@ func (k *keeper) holds() int {
 	return len(k.held.all)
 }
 
-// drain makes the keeper refuse holds, except those that were acquired under a
-// hold of this client. The channel is closed when the last hold is released.
+// drain makes the keeper refuse holds, except those acquired under a hold of
+// this client. The channel is closed with the release of the last hold.
 func (k *keeper) drain() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -94,15 +92,15 @@ type winding struct {
 	begun      bool
 	unreleased []*Hold // whose release is not queued yet
 	pending    int     // releases that are queued and not answered
-	// queued is closed when all holds have ended and all releases are queued.
-	// allQueued reports that.
+	// queued is closed once all holds have ended and all releases are queued;
+	// allQueued is then set.
 	queued    chan struct{}
 	allQueued bool
 	done      chan struct{} // closed when all releases are answered
 }
 
-// closeAll ends all holds that were taken from the schedule, and releases them
-// with Config.ReleaseOnClose (R28).
+// closeAll ends all holds taken from the schedule, and releases them with
+// Config.ReleaseOnClose (R28).
 func (k *keeper) closeAll() {
 	w := &k.winding
 	if w.begun {
@@ -148,11 +146,11 @@ func (k *keeper) releaseUpTo(most int) {
 	}
 }
 
-// released counts a release that has an outcome. When half of the pending ones
-// have, it queues more: 10,000 at once would overflow the socket buffers, and
-// the last answers would come after their vote timeout. If a release was not
-// answered, it queues all that are left, so that Close does not wait for
-// another timeout after another.
+// released counts a release with an outcome. After half of the pending ones, it
+// queues more: 10,000 at once would overflow the socket buffers, and the last
+// answers would come after their vote timeout. After a release without an
+// answer, it queues all the rest: Close must not wait for one timeout after
+// another.
 func (k *keeper) released(err error) {
 	w := &k.winding
 	w.pending--
@@ -167,9 +165,9 @@ func (k *keeper) released(err error) {
 	}
 }
 
-// wind ends all holds, and waits for those that are released, no longer than
-// for the nodes' votes. When ctx has ended and the group's patience is over, it
-// waits only until all releases are queued. From now on keep refuses holds.
+// wind ends all holds, and waits for their releases, no longer than for the
+// nodes' votes. After the end of ctx and of the group's patience, it waits only
+// until all releases are queued. From now on keep refuses holds.
 func (k *keeper) wind(ctx context.Context) {
 	k.mu.Lock()
 	k.closing = true

@@ -9,18 +9,18 @@ import (
 
 var errKeep = fmt.Errorf("%w: MinHold is for a lock that is acquired, and Heal for a plain lock on a single resource", ErrHoldOptions)
 
-// A lock of any kind becomes a hold, and a hold a lock again. So what is done
-// with the one can be done with the other: a lock that was adopted, upgraded or
-// downgraded is renewed, and one that is renewed is downgraded.
+// A lock of any kind becomes a hold, and a hold a lock again. So each can do
+// what the other can: an adopted, upgraded or downgraded lock is renewed, and a
+// renewed one is downgraded.
 
 // Keep makes a Hold of a valid lock of this client, of any kind. The Hold
-// renews it until Release or Detach, with a TTL that is at least the lock's;
-// the lock and its copies must not be used any more. MaxHold counts from the
-// call. The hold has the values of ctx. Keep asks no node.
+// renews it until Release or Detach, at least with the lock's TTL; the lock and
+// its copies must not be used any more. MaxHold counts from the call. The hold
+// has the values of ctx. Keep asks no node.
 //
-// The error is ErrNotHeld if the validity is over, or the lock is not of this
-// client; ErrHoldOptions, also with MinHold, and with Heal unless the lock is a
-// plain one; ErrTTL; and ErrClosed. With an error, the lock is as it was.
+// The error is ErrNotHeld after the validity, or for a lock of another client;
+// ErrHoldOptions, also with MinHold, and with Heal for any but a plain lock;
+// ErrTTL; and ErrClosed. With an error, the lock is as it was.
 func (c *Client) Keep(ctx context.Context, lock Lock, options HoldOptions) (*Hold, error) {
 	h, err := c.keepLock(ctx, lock, options)
 	return h, named(lock.grant.Name, err)
@@ -58,7 +58,7 @@ func (c *Client) keepLock(ctx context.Context, lock Lock, o HoldOptions) (*Hold,
 	return h, nil
 }
 
-// over reports whether the lock is known not to be held.
+// over reports whether the lock is certainly not held.
 func (l *Lock) over() bool {
 	if l.Validity() <= 0 {
 		return true
@@ -70,15 +70,15 @@ func (l *Lock) over() bool {
 	return state >= tenureReleased
 }
 
-// Detach ends the renewal and the context, whose cause is ErrReleased, but
+// Detach ends the renewal and the context, with the cause ErrReleased, but
 // leaves the lock as it is and returns it: to downgrade it, to hand it to
-// another process, or to let it expire. Calls of Release that follow do
-// nothing, and return ErrNotHeld.
+// another process, or to let it expire. Later calls of Release do nothing, and
+// return ErrNotHeld.
 //
-// If the hold has ended before, the error is the reason, as from Err, and the
-// lock is returned all the same: after ErrMaxHold it may still be valid, and it
-// must be released in any case. Do not call Detach within the function of Do or
-// Election.Run, which release the lock themselves.
+// After the end of the hold the error is the reason, as from Err, and the lock
+// is returned all the same: after ErrMaxHold it may still be valid, and it must
+// be released in any case. Do not call Detach within the function of Do or
+// Election.Run: they release the lock themselves.
 func (h *Hold) Detach() (Lock, error) {
 	h.made()
 	cause := h.Err()

@@ -14,12 +14,12 @@ import (
 // A keeper manages all holds of a client with one goroutine and one timer: it
 // renews them, ends their contexts in time, and reads all clocks as long as
 // anything is held (R13). The goroutine starts with the first hold, and Close
-// ends it. It waits only for mutexes that are held for moments: renewals are
-// posted, and their outcomes arrive in an inbox, so that no node, network or
-// caller can delay the end of a context.
+// ends it. It waits only for mutexes held for moments. Renewals are posted, and
+// their outcomes arrive in an inbox: no node, network or caller can delay the
+// end of a context.
 //
-// Times are on the keeper's own clock, which is monotonic. pure.Renewal decides
-// what a hold does and when.
+// Times are on the keeper's own, monotonic clock. pure.Renewal decides what a
+// hold does and when.
 type keeper struct {
 	client *Client
 	clock  func() instant // changed only by tests, before the first hold
@@ -31,7 +31,7 @@ type keeper struct {
 	quit  quit
 
 	// mu guards the following, and each hold's place. Nothing else is called
-	// while it is held.
+	// under it.
 	mu sync.Mutex
 	agenda
 	stage
@@ -43,7 +43,7 @@ type keeper struct {
 	failures failures
 }
 
-// An agenda is when to look at which hold. The keeper's mutex guards it.
+// An agenda is the schedule of looks at holds. The keeper's mutex guards it.
 type agenda struct {
 	schedule pure.Heap[*Hold]
 	lead     lead
@@ -80,11 +80,11 @@ type scratch struct {
 	room     []byte  // for commands
 }
 
-// A lead is how far the other clocks were ahead of the monotonic clock when the
-// schedule was made, or the least that was seen since.
+// A lead is how far the other clocks were ahead of the monotonic clock at the
+// making of the schedule, or the least seen since.
 type lead struct{ wall, slept time.Duration }
 
-// gained reports whether another clock has run ahead since then. If so, the
+// gained reports whether another clock has run ahead since then. Then the
 // schedule is wrong, and gained records the new lead.
 func (l *lead) gained(wall, slept time.Duration) bool {
 	if wall > l.wall+clockLeap || slept > l.slept+clockLeap {
@@ -95,14 +95,14 @@ func (l *lead) gained(wall, slept time.Duration) bool {
 	return false
 }
 
-// lower records a lead if it is smaller than the one before.
+// lower records a lead smaller than the one before.
 func (l *lead) lower(wall, slept time.Duration) {
 	l.wall, l.slept = min(l.wall, wall), min(l.slept, slept)
 }
 
 const (
-	// keeperBatch bounds the holds and outcomes that are processed before the
-	// clock is read again.
+	// keeperBatch bounds the holds and outcomes between two readings of the
+	// clock.
 	keeperBatch = 512
 	// failuresApart bounds how often failures are reported where some holds are
 	// renewed and others are not.
@@ -114,7 +114,7 @@ const (
 	releasesAtOnce = 1024
 	// clockLeap is how far another clock may run ahead of the monotonic one
 	// before all holds are checked. It is less than any margin, and more than
-	// the usual difference of two clocks that are read one after the other.
+	// the usual difference of two clocks read one after the other.
 	clockLeap = 500 * time.Microsecond
 )
 
@@ -136,15 +136,15 @@ func newKeeper(c *Client) *keeper {
 	return k
 }
 
-// keep adds a hold. It returns false if the client is being closed or drained.
+// keep adds a hold. It returns false during Close or Drain.
 func (k *keeper) keep(h *Hold) bool {
 	now := k.clock()
 	at := k.timeOf(h.renewal.Alarm(), h.granted, now)
 	outer := k.client.outer(h.inner)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// While an outer hold is not released, Drain waits, and so it waits for
-	// this hold too.
+	// Drain waits for an outer hold's release, and so it waits for this hold
+	// too.
 	if k.closing || k.held.draining && (outer == nil || outer.hold.slot == unplaced) {
 		return false
 	}
@@ -176,7 +176,7 @@ func (k *keeper) nudge() {
 	}
 }
 
-// timeOf returns when a hold reaches an age, on the keeper's clock, if no other
+// timeOf returns the time of a hold's age on the keeper's clock, unless another
 // clock runs ahead.
 func (k *keeper) timeOf(age time.Duration, granted, now instant) time.Duration {
 	if age == pure.Never {
@@ -212,8 +212,8 @@ func (k *keeper) run() {
 	}
 }
 
-// turn processes some outcomes and some holds that are due. It reports whether
-// there are more.
+// turn processes some outcomes and some due holds. It reports whether there are
+// more.
 func (k *keeper) turn() (more bool) {
 	k.settle()
 	now := k.clock()
@@ -263,9 +263,8 @@ func (k *keeper) look(h *Hold, now instant) (posted bool) {
 	return posted
 }
 
-// fails reports that a renewal has failed, while there is still time to do
-// something about it: once, since what fails for one hold fails for all. The
-// caller must hold h.mu.
+// fails reports a failed renewal, with some time left to do something about it:
+// once, since what fails for one hold fails for all. The caller must hold h.mu.
 func (k *keeper) fails(h *Hold, now instant) {
 	again := k.failures.going && now.at.Sub(k.failures.last) < failuresLast
 	k.failures.going, k.failures.last = true, now.at
@@ -279,7 +278,7 @@ func (k *keeper) fails(h *Hold, now instant) {
 	}
 }
 
-// act ends a hold's context if its renewal says so.
+// act ends a hold's context at the word of its renewal.
 func (k *keeper) act(h *Hold, act pure.RenewalAction) {
 	switch act {
 	case pure.ToLose:
@@ -289,8 +288,8 @@ func (k *keeper) act(h *Hold, act pure.RenewalAction) {
 	}
 }
 
-// rearm puts the holds that were looked at back into the schedule, and sets the
-// timer. It reports whether a hold is due already.
+// rearm puts the holds of the turn back into the schedule, and sets the timer.
+// It reports whether a hold is due already.
 func (k *keeper) rearm(now instant) (more bool) {
 	for _, h := range k.scratch.due {
 		k.replace(h, now)
@@ -313,7 +312,7 @@ func (k *keeper) rearm(now instant) (more bool) {
 	return false
 }
 
-// replace schedules a hold for its next time, or removes it if there is none.
+// replace schedules a hold for its next time, or removes it without one.
 func (k *keeper) replace(h *Hold, now instant) {
 	h.mu.Lock()
 	at := k.timeOf(h.renewal.Alarm(), h.granted, now)
@@ -331,8 +330,8 @@ func (k *keeper) replace(h *Hold, now instant) {
 }
 
 // settle takes outcomes from the inbox, and reports whether there were any. It
-// reads the clock after that, when the outcomes were complete: a renewal counts
-// only if it was complete before the old validity ended (R10).
+// reads the clock after they are complete: a renewal counts only if complete
+// before the end of the old validity (R10).
 func (k *keeper) settle() bool {
 	k.scratch.outcomes = k.inbox.Take(k.scratch.outcomes[:0])
 	if len(k.scratch.outcomes) == 0 {

@@ -13,12 +13,11 @@ var (
 	// *LostError.
 	ErrLost = errors.New("redlock: lock was lost")
 	// ErrMaxHold is the cause if the hold has lasted for HoldOptions.MaxHold.
-	// The lock is not lost then: no other client can have it before it is
-	// released, or its validity has ended.
+	// The lock is not lost then: no other client can have it before its release
+	// or the end of its validity.
 	ErrMaxHold = errors.New("redlock: lock was held for as long as it may be")
-	// ErrReleased is the cause if Hold.Release or Hold.Detach was called. It is
-	// also in the error of an RWLock.Downgrade that has failed and given up the
-	// write lock.
+	// ErrReleased is the cause after Hold.Release or Hold.Detach. It is also in
+	// the error of a failed RWLock.Downgrade that gave up the write lock.
 	ErrReleased = errors.New("redlock: lock was released")
 )
 
@@ -32,7 +31,7 @@ type LostError struct {
 	// us. Otherwise its validity ended.
 	Refused bool
 	// Nodes are the answers to the last renewal, in the order of Config.Nodes.
-	// There are none if no node was asked since the last grant.
+	// There are none without a question since the last grant.
 	Nodes []NodeAnswer
 }
 
@@ -43,7 +42,7 @@ type NodeAnswer struct {
 	// Err is nil if the node renewed the lock, and ErrNotHeld if it does not
 	// hold the lock for us. Otherwise it is why there is no answer, such as
 	// ErrNodeTimeout or ErrNodeDown; the text of a LostError leaves out a node
-	// that was up, but was not asked since too few others were.
+	// that was up but not asked, since too few others were up.
 	Err error
 }
 
@@ -81,8 +80,8 @@ func (e *LostError) anonymous() *LostError {
 // errRenewed gives the text for a node that renewed the lock.
 var errRenewed = errors.New("renewed")
 
-// Unwrap returns ErrLost and the error of each node, so that errors.Is finds a
-// cause on any node.
+// Unwrap returns ErrLost and the error of each node: errors.Is finds a cause on
+// any node.
 func (e *LostError) Unwrap() []error {
 	must(e != nil, noError)
 	all := []error{ErrLost}
@@ -99,17 +98,17 @@ var (
 	errNotAsked    = errors.New("redlock: up, but the others were too few")
 )
 
-// An account is the outcome of a renewal that was not granted.
+// An account is the outcome of a failed renewal.
 type account struct {
 	err     error
 	answers []multiplex.Answer // none if nothing was sent
 }
 
-// underWay is the account of a renewal that has no outcome yet.
+// underWay is the account of a renewal without an outcome yet.
 var underWay = &account{err: errNoAnswerYet}
 
-// lostError makes an account an error. If a is nil, no node was asked. addrs
-// are the addresses of all nodes.
+// lostError makes an account an error. A nil one means no question to any node.
+// addrs are the addresses of all nodes.
 func lostError(resource string, refused bool, a *account, addrs []string) *LostError {
 	e := &LostError{Resource: resource, Refused: refused}
 	if a == nil {

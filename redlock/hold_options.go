@@ -12,13 +12,13 @@ import (
 
 // HoldOptions says how a lock is held. Every field may be zero.
 type HoldOptions struct {
-	// TTL is how long the lock outlives a client that has crashed: the life of
-	// its keys, counted from the last renewal. A shorter TTL is renewed more
-	// often, at a third of the validity. If zero, ten seconds, or Config.MaxTTL
-	// if that is less.
+	// TTL is how long the lock outlives a crashed client: the life of its keys,
+	// counted from the last renewal. A shorter TTL is renewed more often, at a
+	// third of the validity. If zero, the lesser of ten seconds and
+	// Config.MaxTTL.
 	TTL time.Duration
-	// MaxWait bounds how long Hold and DoWith wait for the lock, so that ctx
-	// can bound the work of DoWith; see Config.MaxWait. TryHold does not wait.
+	// MaxWait bounds the wait of Hold and DoWith for the lock, and leaves ctx
+	// to bound the work of DoWith; see Config.MaxWait. TryHold does not wait.
 	// If zero, Config.MaxWait.
 	MaxWait time.Duration
 	// MaxHold bounds how long the context lasts, counted from the grant. If
@@ -28,25 +28,26 @@ type HoldOptions struct {
 	// validity. If zero, the lock is renewed.
 	NoRenewal bool
 	// MinHold keeps other clients out for at least this long after the grant,
-	// even if the lock is released earlier. So a job that each of many
-	// schedulers starts at the same time runs once, however short it is. It is
-	// at most the TTL. If zero, a release takes effect at once.
+	// even after an earlier release. So a job started by many schedulers at the
+	// same time runs once, however short it is. It is at most the TTL. If zero,
+	// a release takes effect at once.
 	MinHold time.Duration
-	// Heal makes each renewal set the key again on nodes that have forgotten it,
-	// unless another client has it there (R10). So a lock survives even if more
-	// nodes than a quorum can spare restart one after another. Do not use it
-	// with Config.Forgetful: a hold would not notice that so many restarted at
-	// once that another client had the lock. If zero, a missing key is a refusal.
+	// Heal makes each renewal set the key again on nodes that forgot it, but
+	// not over another client's (R10). So a lock survives restarts one after
+	// another, even of more nodes than a quorum can spare. Do not use it with
+	// Config.Forgetful: after too many restarts at once, a hold would not
+	// notice that another client had the lock. If zero, a missing key is a
+	// refusal.
 	Heal bool
 	// Reentrant makes DoWith run its function under the hold that ctx comes
-	// from, if that has all of its resources and has not ended. Then no node is
-	// asked, and the other options have no effect. The call that acquired the
+	// from. The hold must have all of its resources, and not have ended. No
+	// node is asked, and the other options have no effect. The call with the
 	// lock releases it, after all functions have returned. Hold and TryHold
 	// return ErrHoldOptions. If zero, such a call is ErrNested.
 	Reentrant bool
 }
 
-// defaultHoldTTL is HoldOptions.TTL if that is zero.
+// defaultHoldTTL is for a zero HoldOptions.TTL.
 const defaultHoldTTL = 10 * time.Second
 
 // ErrHoldOptions is returned for HoldOptions that cannot work; the error says

@@ -7,17 +7,17 @@ import (
 	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
-// HoldOptions.Reentrant: a function runs under a hold that its context comes
-// from. The hold counts such functions, and the nodes know nothing of that: a
-// count at the nodes could not be undone safely, since an undo of an increment
-// whose answer was lost would free the lock under the outer function.
+// HoldOptions.Reentrant: a function runs under the hold of its context. The
+// hold counts such functions, without the nodes: a count there could not be
+// undone safely. After a lost answer to an increment, the undo could free the
+// lock under the outer function.
 
-// errReentrant is ErrHoldOptions for calls that return a Hold, which would have
+// errReentrant is ErrHoldOptions for calls that return a Hold: it would have
 // two owners.
 var errReentrant = fmt.Errorf("%w: Reentrant is for DoWith", ErrHoldOptions)
 
-// reenter returns the innermost hold that ctx comes from and that has all
-// resources of a request, or nil. The caller must call leave.
+// reenter returns the innermost hold of ctx with all resources of a request, or
+// nil. The caller must call leave.
 func (c *Client) reenter(ctx context.Context, r *request) *Hold {
 	c.called(ctx)
 	for in := c.outer(ctx); in != nil; in = c.outer(in.Context) {
@@ -28,13 +28,13 @@ func (c *Client) reenter(ctx context.Context, r *request) *Hold {
 	return nil
 }
 
-// An entrance counts the functions that run under a hold besides the one that
-// it was acquired for. Hold.mu guards it.
+// An entrance counts the functions under a hold besides the one it was acquired
+// for. Hold.mu guards it.
 type entrance struct {
 	inside int
 	closed bool // no further function enters
-	// empty is closed when the last one leaves. It is nil until the outer
-	// function waits for that.
+	// empty is closed as the last one leaves. It is nil before the outer
+	// function waits for it.
 	empty chan struct{}
 }
 
@@ -57,8 +57,7 @@ func (h *Hold) leave() {
 	}
 }
 
-// close makes enter return false, and waits for the functions that have
-// entered.
+// close makes enter return false, and waits for the functions inside.
 func (h *Hold) close() {
 	h.mu.Lock()
 	h.entrance.closed = true
@@ -71,7 +70,7 @@ func (h *Hold) close() {
 	<-h.entrance.empty
 }
 
-// doWithin runs fn under a hold that it has entered, and leaves it.
+// doWithin runs fn under an entered hold, and leaves it.
 func (h *Hold) doWithin(ctx context.Context, fn func(context.Context) error) error {
 	defer h.leave()
 	if ctx.Err() != nil {

@@ -2,9 +2,9 @@ package redlock
 
 import "context"
 
-// DoValue is Locker.DoWith for a function that returns a value. The value is
-// that of fn, also with an error: zero if fn was not called, and what was read
-// or made under a lock that was lost meanwhile (ErrLost).
+// DoValue is Locker.DoWith for a function with a value. The value is fn's, also
+// with an error: after ErrLost, fn may have read or made it under a lost lock.
+// Without a call of fn it is zero.
 func DoValue[T any](
 	ctx context.Context, k Locker, options HoldOptions, fn func(context.Context) (T, error),
 ) (value T, err error) {

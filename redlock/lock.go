@@ -10,8 +10,8 @@ import (
 	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
-// A Lock is a resource that was granted for a time. It is an immutable value
-// that is cheap to copy; Extend returns another one. The zero Lock is not held.
+// A Lock is a resource granted for a time. It is an immutable value, cheap to
+// copy; Extend returns another one. The zero Lock is not held.
 //
 // A lock is a promise within its validity only. Work that takes longer must
 // extend it in time. Work that must not continue after its end must call
@@ -36,11 +36,10 @@ func (l Lock) Resources() []string {
 	return slices.Clone(kind.Names(l.kind, l.grant.Name))
 }
 
-// Token returns the value of the lock's keys. A lock whose token was read is
+// Token returns the value of the lock's keys. After it was read, the lock is
 // not handed over to another caller of the client (see Release). So the token
 // stays this holder's alone, and another process may release the lock with it.
-// If the lock was handed over before, the token is another holder's, and Token
-// returns the zero Token.
+// For a lock handed over before, Token returns the zero Token.
 func (l Lock) Token() Token {
 	if l.client == nil || !l.tenure.rise(tenureShown, 0) {
 		return Token{}
@@ -49,11 +48,11 @@ func (l Lock) Token() Token {
 }
 
 // Fence returns the lock's fencing number: higher than that of every lock for
-// this resource, or any of several, that was granted before it was asked for,
-// under the conditions of docs/fencing.md. Pass it along with each write, and
-// let the protected resource refuse a write whose number is lower than one that
-// it has seen. It is 0 without Config.Fenced, for an adopted lock, and for the
-// locks of an RWLock, Semaphore and Fair, which have no number.
+// this resource, or any of several, granted before the request for this one.
+// docs/fencing.md has the conditions. Pass it along with each write, and let
+// the protected resource refuse a lower number than it has seen. It is 0
+// without Config.Fenced, for an adopted lock, and for the locks of an RWLock,
+// Semaphore and Fair.
 func (l Lock) Fence() uint64 {
 	if l.client == nil || !l.kind.Traits().Numbered {
 		return 0
@@ -61,8 +60,8 @@ func (l Lock) Fence() uint64 {
 	return uint64(l.grant.Number)
 }
 
-// Until returns when the validity ends, by the local clock: the zero time if
-// the lock was handed over.
+// Until returns the end of the validity, by the local clock, and the zero time
+// for a lock handed over.
 func (l Lock) Until() time.Time {
 	if l.tenure.handed() {
 		return time.Time{}
@@ -71,10 +70,10 @@ func (l Lock) Until() time.Time {
 }
 
 // Validity returns what remains of the time for which the lock was granted.
-// Zero or less means that the lock may no longer be held. Validity reads the
+// With zero or less, the lock may no longer be held. Validity reads the
 // monotonic and the wall clock, and returns the smaller remainder (R4, R15); it
-// asks no node. It is zero if the lock was handed over. A Lock is a value and
-// does not know of its release at the nodes; Hold.Validity does.
+// asks no node. It is zero for a lock handed over. A Lock is a value and does
+// not know of its release at the nodes; Hold.Validity does.
 func (l Lock) Validity() time.Duration {
 	if l.client == nil || l.tenure.handed() {
 		return 0
@@ -86,10 +85,10 @@ func (l Lock) Validity() time.Duration {
 // (R10). The new lock counts only if a quorum granted it before the old
 // validity ended.
 //
-// The error is ErrExpired if the grants came too late, ErrNotHeld if the lock
-// is no longer held, and ErrNoQuorum if too few nodes answered; others are as
-// for TryAcquire. With an error, Extend returns the lock as it was: valid for
-// as long as before, and still to be released.
+// The error is ErrExpired if the grants came too late, ErrNotHeld for a lock no
+// longer held, and ErrNoQuorum for too few answers; others are as for
+// TryAcquire. With an error, Extend returns the lock as it was: valid for as
+// long as before, and still to be released.
 func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	if l.client == nil {
 		return l, ErrNotHeld
@@ -139,13 +138,12 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	return longer, nil
 }
 
-// promised returns the longest TTL that this lock, or a copy of it, may have
-// been granted, if the TTL is asked for now: what an extension gives to a key
-// that has lost its own (PERSIST by hand), so that none ends too early (R10).
-// Copies within the client share a tenure, which knows. Others are not known:
-// those of a lock without a tenure, and in another process, once the token was
-// read. Then MaxTTL bounds what they asked for; where TTLs have no such bound,
-// it is a day at least.
+// promised returns the longest TTL of this lock and its copies, with the TTL
+// requested now. An extension gives it to a key without its own (PERSIST by
+// hand): none may end too early (R10). Copies within the client share a tenure.
+// Others are unknown: those of a lock without a tenure, and in another process,
+// after a reading of the token. MaxTTL bounds their TTL; without this bound, it
+// is a day at least.
 func (l *Lock) promised(ttl time.Duration) time.Duration {
 	if l.tenure != nil {
 		if state, longest := l.tenure.load(); state < tenureShown {
@@ -160,16 +158,15 @@ func (l *Lock) promised(ttl time.Duration) time.Duration {
 
 // Release releases the lock on every node (R9). The command is queued before
 // Release returns, even if ctx has ended. The error is nil if a quorum still
-// held the lock; ErrNotHeld if not, so work may have been done without the
-// lock; and ErrNoQuorum if that is unknown: nodes that are down get the release
-// when they are back (R8). It is a CancelledError if ctx ended before the
-// answers, and ErrClosed if the client is closed. Releasing twice is harmless.
+// held the lock. It is ErrNotHeld if not: work may have been done without the
+// lock. It is ErrNoQuorum for an unknown outcome: nodes that are down get the
+// release later (R8). It is a CancelledError if ctx ended before the answers,
+// and ErrClosed after Close. Releasing twice is harmless.
 //
-// Release returns when a quorum has answered (R5): call Client.Close before
-// os.Exit, so that the others get it too. If a caller of this client waits for
-// the resource, and this one had waited too, Release hands the lock over and
-// asks no node (Config.HandOver): from then on this Lock and its copies are not
-// held.
+// Release returns after a quorum has answered (R5): call Client.Close before
+// os.Exit, and the others get it too. Between two callers of this client that
+// had to wait, Release hands the lock over and asks no node (Config.HandOver):
+// from then on this Lock and its copies are not held.
 func (l Lock) Release(ctx context.Context) error {
 	if l.client == nil {
 		return ErrNotHeld
@@ -195,12 +192,11 @@ func (l *Lock) end() instant {
 	return instant{l.until, l.tenure.slept}
 }
 
-// giveBack sends the command that ends a lock and waits for the answers. If a
-// caller of this client waits for the resource, it is called once the command
-// is queued, so that its SET stands behind that. If MinHold leaves the keys in
-// place, that caller's attempt fails, and it asks the nodes when they expire.
-// If the lock was handed to another caller, the keys are that caller's: nothing
-// is sent, and the error is ErrNotHeld.
+// giveBack sends the command to end a lock and waits for the answers. The next
+// caller of this client is called once the command is queued: its SET stands
+// behind it. With the keys left in place by MinHold, the attempt of this caller
+// fails, and it asks the nodes for the time of their expiry. After a hand-over
+// the keys are another caller's: nothing is sent, and the error is ErrNotHeld.
 func (c *Client) giveBack(
 	ctx context.Context, l *Lock, as *multiplex.ReleaseKind, command *multiplex.Command,
 ) (err error) {
@@ -220,7 +216,7 @@ func (c *Client) giveBack(
 	return c.failed(ctx, translate(err, ErrNotHeld), nil)
 }
 
-// tellRelease queues the release of a lock that no caller gets (R7).
+// tellRelease queues the release of a lock without a caller (R7).
 func (c *Client) tellRelease(l *Lock) {
 	r := newRounds(l)
 	defer r.recycle()

@@ -9,8 +9,8 @@ import (
 
 // A Locker acquires one lock: Client.Lock, Client.All, RWLock.Read,
 // RWLock.Write, Client.Semaphore and Client.Fair return one for each kind. It
-// is a value that is cheap to copy, and any goroutine may use it. Make one
-// where it is used, or keep it.
+// is a value, cheap to copy, and any goroutine may use it. Make one where it is
+// used, or keep it.
 type Locker struct {
 	unprinted
 	client *Client
@@ -24,9 +24,9 @@ func (c *Client) Lock(resource string) Locker {
 	return Locker{client: c, kind: c.plain(), name: resource}
 }
 
-// TryAcquire is Client.TryAcquire. If the resource is held, the error of every
+// TryAcquire is Client.TryAcquire. For a held resource, the error of every
 // Locker but that of a plain lock is a *HeldError. An attempt for a permit may
-// take up to four rounds, each of which is bounded by the vote timeout.
+// take up to four rounds, each bounded by the vote timeout.
 func (l Locker) TryAcquire(ctx context.Context, ttl time.Duration) (Lock, error) {
 	lock := l.client.wanted(l.kind, l.name, ttl)
 	err := l.client.try(ctx, 1, &lock)
@@ -76,17 +76,17 @@ func (l Locker) Do(ctx context.Context, ttl time.Duration, fn func(context.Conte
 	return l.DoWith(ctx, HoldOptions{TTL: ttl}, fn)
 }
 
-// DoWith waits for the lock as Hold does, runs fn while the lock is held, and
-// releases it, even if fn panics or ctx has ended (R14). fn's context ends when
-// the hold does or when ctx ends, with the cause of the first; fn must then
-// return. It never starts with less validity than Config.MinValidity, and
-// FromContext finds the hold.
+// DoWith waits for the lock as Hold does, runs fn under it, and releases it,
+// even if fn panics or ctx has ended (R14). fn's context ends with the hold or
+// with ctx, and has the cause of the first; fn must then return. It never
+// starts with less validity than Config.MinValidity, and FromContext finds the
+// hold.
 //
-// ctx also bounds the wait for the lock; MaxWait bounds nothing else. If fn was
-// not called, the error is Hold's. Otherwise it joins why the hold ended before
+// ctx also bounds the wait for the lock; MaxWait bounds nothing else. Without a
+// call of fn, the error is Hold's. Otherwise it joins why the hold ended before
 // fn returned (ErrLost, ErrMaxHold, ErrClosed), fn's error, and that of the
-// release; fn's error is left out if it is only that of a context that the hold
-// ended. Test for ErrLost before context.Canceled. nil means that all of fn was
+// release. It leaves out fn's error if it is only that of a context ended by
+// the hold. Test for ErrLost before context.Canceled. After nil, all of fn was
 // done within the validity of the lock.
 func (l Locker) DoWith(ctx context.Context, options HoldOptions, fn func(context.Context) error) error {
 	must(fn != nil, noFunction)
