@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -31,6 +32,28 @@ func TestRunThatIsKilledWithItsGuard(t *testing.T) {
 	require.NoError(t, cmd.Process.Kill())
 	require.Equal(t, 137, await(t, cmd))
 	eventually(t, "the command is there", func() bool { return !alive(group) })
+}
+
+// Without /proc no stray is found, but the group is killed all the same, and at
+// once.
+func TestRunThatIsKilledWithoutProc_R13(t *testing.T) {
+	t.Parallel()
+	const hide = `mount -t tmpfs none /proc`
+	if out, err := exec.Command("unshare", "-m", "sh", "-c", hide).CombinedOutput(); err != nil {
+		t.Skipf("skipped: no namespace of mounts: %v %s", err, out)
+	}
+	_, nodes := masters(t, 3)
+	dir := t.TempDir()
+	cmd := exec.Command("unshare", "-m", "sh", "-c", hide+` && exec "$0" run "$1" r -- sh -c 'trap "" TERM; echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; sleep 1000; true' sh "$2"`,
+		binary(t), nodes, dir)
+	spawned(t, cmd)
+	appears(t, filepath.Join(dir, "pid"))
+	group := groupOf(t, dir)
+	require.NoError(t, cmd.Process.Kill())
+	require.Equal(t, 137, await(t, cmd))
+	killed := time.Now()
+	eventually(t, "the group is there", func() bool { return !alive(group) })
+	require.Less(t, time.Since(killed), 5*time.Second)
 }
 
 // The guard ends with the command. During the release it would kill what the

@@ -140,8 +140,12 @@ func (w *ward) reap() (pid int, status syscall.WaitStatus, err error) {
 }
 
 // killAdopted kills all descendants until none is left, or it has taken too
-// long.
+// long. Without /proc none is found, and the group that is killed next is all
+// that is known.
 func (w *ward) killAdopted() {
+	if _, ok := look(os.Getpid()); !ok {
+		return
+	}
 	for late := time.Now().Add(mostHunts * huntTakes); time.Now().Before(late); {
 		w.mu.Lock()
 		signalAll(descendants(os.Getpid(), nil), syscall.SIGKILL)
@@ -263,6 +267,12 @@ func children() (pids []int) {
 		}
 	}
 	return pids
+}
+
+// adopted reports whether a process lives and is a child of this one.
+func adopted(pid int) bool {
+	p, ok := look(pid)
+	return ok && !p.dead && p.parent == os.Getpid()
 }
 
 // descendants returns the living descendants of a process, without certain ones

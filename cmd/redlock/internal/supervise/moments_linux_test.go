@@ -91,7 +91,7 @@ func TestHuntsGoOnWhileStraysLive_R13(t *testing.T) {
 		hunts := 0
 		s := &supervision{
 			stderr: &stderr, hold: hold, limits: limits{margin: c.margin}, termed: time.Now(),
-			guard: guards(t), pid: sleeps(t).cmd.Process.Pid, told: hold.Until(),
+			guard: guards(t), pid: 1 << 30, told: hold.Until(),
 			hunt: func([]int) bool { hunts++; return hunts == c.goneBy },
 		}
 		s.buryGroup()

@@ -277,7 +277,7 @@ func (s *supervision) buryAll() {
 	s.guard.End() // from here on its number is not used
 	// A command that may not be killed, since it has become another user, is waited
 	// for.
-	for n := 0; n < mostHunts || slices.Contains(children(), s.pid); n++ {
+	for n := 0; n < mostHunts || adopted(s.pid); n++ {
 		if s.hunt(s.guard.before) {
 			return
 		}

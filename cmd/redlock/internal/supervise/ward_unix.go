@@ -216,6 +216,7 @@ func (w *ward) kill() {
 	}
 	w.mu.Lock()
 	if w.pid > 1 {
+		_ = syscall.Kill(w.pid, syscall.SIGKILL)
 		_ = syscall.Kill(-w.pid, syscall.SIGKILL) // such a group exists only if the command made it
 	}
 	w.mu.Unlock()
