@@ -10,9 +10,9 @@ import (
 	"github.com/redmux/redmux/redlock/internal/inside"
 )
 
-// A Deployment is a set of nodes that hold the locks of one set of clients
-// (R30). Each node carries its identity in the seal. Clients that name other
-// nodes, or another number of them, are refused with redlock.ErrDeployment.
+// A Deployment is a set of nodes with the locks of one set of clients (R30).
+// Each node carries its identity in the seal. Clients with other nodes, or
+// another number of them, are refused with redlock.ErrDeployment.
 type Deployment struct {
 	ID     string        // 32 hexadecimal digits, random
 	Nodes  int           // how many it has
@@ -22,31 +22,31 @@ type Deployment struct {
 
 // Init opens a deployment: it writes a random identity and MaxTTL into the
 // seals of all nodes. An operator calls it once, before the first client. By
-// calling it the operator asserts that no client holds a lock on these nodes,
-// so that clients need not wait. Without Init, the first client opens the
-// deployment, and waits for nodes that have not run for as long as MaxTTL.
+// the call the operator asserts: no client holds a lock on these nodes. So
+// clients need not wait. Without Init, the first client opens the deployment,
+// and waits for nodes that have run for less than MaxTTL.
 //
 // Never call Init from a script that starts the nodes. After a loss of power
-// the nodes are empty, while clients that are still running may hold locks.
-// Those clients write their deployment into the nodes again, and wait as long
-// as they must. If Init comes first, no client waits.
+// the nodes are empty, but running clients may hold locks. These clients write
+// their deployment into the nodes again, and wait as long as they must. If Init
+// comes first, no client waits.
 //
-// Init needs all nodes, and none of them in use: if one is down, or belongs to
-// a deployment, it changes nothing and returns an *InitError that says what
-// each node is. If the nodes already are this deployment, Init returns it and
+// Init needs all nodes, and none of them in use. If one is down, or belongs to
+// a deployment, Init changes nothing and returns an *InitError with the state
+// of each node. For nodes that already are this deployment, Init returns it and
 // no error.
 //
-// To use nodes of deployments that are over, give the ids of these in replace.
-// Stop the clients of the old deployment first: until they notice, some seconds
-// later, they acquire locks that clients of the new one do not see. The clients
-// of the new deployment wait for MaxTTL. If that is shorter than it was in the
-// old one, Init waits for the difference first.
+// To use nodes of ended deployments, give their ids in replace. Stop the
+// clients of the old deployment first: they notice only some seconds later, and
+// acquire locks unseen by clients of the new one. The clients of the new
+// deployment wait for MaxTTL. If this is shorter than in the old one, Init
+// waits for the difference first.
 //
 // It also prepares a new deployment for fencing numbers
-// (redlock.Config.Fenced), if the user may run the script for that. With Fenced
-// set, the error says if not.
+// (redlock.Config.Fenced), if the user may run the script. With Fenced set, a
+// missing right is an error.
 //
-// ctx bounds the call. Nothing is left running when it returns.
+// ctx bounds the call. It leaves nothing running.
 func Init(ctx context.Context, config redlock.Config, replace ...string) (Deployment, error) {
 	if config.Forgetful {
 		return Deployment{}, configError("with Forgetful there is nothing to open")
@@ -73,15 +73,15 @@ type opening struct {
 
 const (
 	// initGlance is how often Init checks the nodes, and initStuck how long the
-	// opening may take while they are up. If a client died while it was opening
-	// them, others take over after 2 s.
+	// opening of up nodes may take. After the death of an opening client,
+	// others take over after 2 s.
 	initGlance = 20 * time.Millisecond
 	initStuck  = 4 * time.Second
 	// initDown is how long a node may be down.
 	initDown = time.Second
 )
 
-// wait waits until the deployment is open, or cannot be opened.
+// wait waits for the opening of the deployment, or its failure.
 func (o *opening) wait(ctx context.Context) (Deployment, error) {
 	moves := time.Now() // until then nothing more was to be expected
 	up := moves         // until then all nodes were
@@ -123,11 +123,11 @@ func (o *opening) anyDown() bool {
 }
 
 // An InitError is returned by Init if a deployment cannot be opened. By
-// errors.Is it is redlock.ErrDeployment if nodes are in use, and also the
-// errors of the nodes that are not up.
+// errors.Is it is redlock.ErrDeployment for nodes in use, and also the errors
+// of missing nodes.
 type InitError struct {
 	Nodes []redlock.NodeStatus // in the order of Config.Nodes
-	// Err is why the nodes are no deployment, or nil if only nodes are missing.
+	// Err is why the nodes are no deployment, or nil for missing nodes only.
 	Err error
 }
 
@@ -148,8 +148,7 @@ func (e *InitError) Error() string {
 	return "redlock: the deployment cannot be opened: " + strings.Join(all, "; ")
 }
 
-// standing returns text that says whether a node can become part of a
-// deployment.
+// standing returns as text whether a node can become part of a deployment.
 func standing(s *redlock.NodeStatus) string {
 	switch {
 	case s.State != redlock.NodeUp && s.Err != nil:
@@ -179,7 +178,7 @@ func (e *InitError) Unwrap() []error {
 	return all
 }
 
-// must panics unless an error that is read has been made by this package.
+// must panics for an error not made by this package.
 func must(ok bool) {
 	if !ok {
 		panic("admin: a nil error, which no function of this package returns")

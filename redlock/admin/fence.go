@@ -31,37 +31,35 @@ type FenceNode struct {
 	Addr    string // without credentials
 	Highest uint64 // no number that it remembered was higher; 0 if none
 	Floored bool   // it had a floor, so that its grants counted
-	// Beyond says that its record could not be true, or was none: a new one has
-	// taken its place.
+	// Beyond reports a record replaced because it could not be true, or was
+	// none.
 	Beyond bool
 }
 
-// ResetFence makes the nodes grant fencing numbers again after so many of them
-// lost their memory that the others cannot make up for it: more than ⌊N/2⌋ of N
-// nodes between two moments when all counted, so with one node always. It is
-// also how a deployment that was opened without floors gets them, and the way
-// out where a node's record says what cannot be true (R33). Until then, locks
-// of clients with redlock.Config.Fenced end with redlock.ErrNoQuorum, whose
-// causes are redlock.ErrNoFloor.
+// ResetFence makes the nodes grant fencing numbers again after too many of them
+// lost their memory: more than ⌊N/2⌋ of N nodes between two moments with all
+// counting, so with one node always. It also gives floors to a deployment
+// opened without them, and is the way out of a node's impossible record (R33).
+// Until then, locks of clients with redlock.Config.Fenced end with
+// redlock.ErrNoQuorum, and its causes are redlock.ErrNoFloor.
 //
-// The new floor is the highest of the numbers that the nodes remember, of the
+// The new floor is the highest of the numbers remembered by the nodes, of the
 // clock of most of them a minute from now, in microseconds, and of least. So
 // numbers go on rising if no lost one was further ahead of the clocks. Where
-// that is not certain, ask the protected resources for the highest number that
-// they have seen, and pass it as least.
+// this is not certain, ask the protected resources for the highest number they
+// have seen, and pass it as least.
 //
-// One node alone is not believed to remember a number that is more than a day
-// ahead of the clocks: its record is replaced, and FenceNode.Beyond says so. If
-// the clocks were set back by more than a day, that number was right: pass it
-// as least.
+// One node alone is not believed to remember a number more than a day ahead of
+// the clocks: its record is replaced, and FenceNode.Beyond says so. After a
+// step of the clocks back by more than a day, this number was right: pass it as
+// least.
 //
 // ResetFence needs all nodes, each of them up, of this deployment, and out of
 // quarantine: otherwise it changes nothing, and the error is
 // redlock.ErrNoQuorum, with the cause for each node. least must leave numbers
-// above it (redlock.ErrConfig). If it fails while it writes, some nodes have
-// the new floor, which does no harm: call it again. It lowers no floor but that
-// of a record which it replaces. ctx bounds the call. Nothing is left running
-// when it returns.
+// above it (redlock.ErrConfig). After a failed write, some nodes may have the
+// new floor, without harm: call it again. It lowers no floor but that of a
+// replaced record. ctx bounds the call. It leaves nothing running.
 func ResetFence(ctx context.Context, config redlock.Config, least uint64) (FenceReset, error) {
 	switch {
 	case config.Forgetful:
@@ -82,11 +80,11 @@ func ResetFence(ctx context.Context, config redlock.Config, least uint64) (Fence
 	return c.raiseFloors(ctx, int64(least), pure.FenceLead)
 }
 
-// resetPatience bounds the wait for all nodes, as
-// redlock.Config.Connect.Timeout does if that is shorter.
+// resetPatience bounds the wait for all nodes, as a shorter
+// redlock.Config.Connect.Timeout does.
 const resetPatience = 4 * time.Second
 
-// awaitEvery waits until all nodes count.
+// awaitEvery waits for all nodes to count.
 func (c *inspector) awaitEvery(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, min(resetPatience, cmp.Or(c.settings.DialTimeout, resetPatience)))
 	defer cancel()
@@ -103,8 +101,8 @@ func (c *inspector) awaitEvery(ctx context.Context) error {
 	return errtext.Wrap("redlock: the fence cannot be reset, which needs all nodes: "+strings.Join(missing.Causes(), "; "), redlock.ErrNoQuorum, missing)
 }
 
-// giveFloors gives the nodes of a new deployment their floors: the time, so
-// that numbers go on rising where masters were set up again.
+// giveFloors gives the nodes of a new deployment their floors: the time. So
+// numbers go on rising after a new setup of masters.
 func (c *inspector) giveFloors(ctx context.Context) error {
 	if _, err := c.raiseFloors(ctx, 0, 0); err != nil && c.settings.Fenced {
 		return err
@@ -112,21 +110,21 @@ func (c *inspector) giveFloors(ctx context.Context) error {
 	return nil
 }
 
-// raiseTries is how often a node is asked again whose seal has changed
-// meanwhile, and raiseTakes how long all of it may take.
+// raiseTries is how often a node with a seal changed meanwhile is asked again,
+// and raiseTakes how long all of it may take.
 const (
 	raiseTries = 3
 	raiseTakes = 3 * time.Second
 )
 
-// resetBelief is how far ahead of the clocks a number may be that one node
-// alone remembers, for an operator who resets the numbers: more than by what a
-// clock is usually set back. A client believes less (pure.Belief).
+// resetBelief is how far ahead of the clocks a number of one node alone may be,
+// for a reset by an operator: more than the usual setback of a clock. A client
+// believes less (pure.Belief).
 const resetBelief = 24 * time.Hour
 
-// newFloor returns the floor that all nodes get: the highest of least, of the
-// numbers that they remember and that are believed, and of the clock of most of
-// them some time from now. No number above most is believed of one node (R33).
+// newFloor returns the floor for all nodes: the highest of least, of their
+// remembered and believed numbers, and of the clock of most of them some time
+// from now. No number above most is believed of one node (R33).
 func newFloor(found []foundFloor, least int64, lead time.Duration) (floor, most int64) {
 	clocks, said := make([]int64, len(found)), make([]int64, len(found))
 	for i := range found {
@@ -185,7 +183,7 @@ func nodesOf(found []foundFloor, most int64) (all []FenceNode) {
 	return all
 }
 
-// fenceError says that the floors were not written everywhere.
+// fenceError reports floors not written everywhere.
 func fenceError(err error) error {
 	if err == nil {
 		err = errors.New("a node was given another seal at the same time")
@@ -233,9 +231,8 @@ func (c *inspector) lookAtFloors(ctx context.Context) ([]foundFloor, error) {
 	return found, firstOf(found, silent, errs)
 }
 
-// writeFloors writes the floor on each node. changed reports that a node's seal
-// is not what was found.
-// Numbers above most are replaced.
+// writeFloors writes the floor on each node. changed reports a node's seal
+// changed since the look. Numbers above most are replaced.
 func (c *inspector) writeFloors(ctx context.Context, found []foundFloor, floor, most int64) (changed bool, err error) {
 	errs := make([]error, len(found))
 	silent := c.Group().QueryEach(ctx, 2, func(node int) [][]byte {
@@ -259,8 +256,7 @@ func (c *inspector) writeFloors(ctx context.Context, found []foundFloor, floor, 
 
 var loadFloor = resp.AppendCommand(nil, "SCRIPT", "LOAD", lua.Floor)
 
-// firstOf returns the first of the errors that nodes gave, with the node's
-// name.
+// firstOf returns the first of the nodes' errors, with the node's name.
 func firstOf(found []foundFloor, silent, refused []error) error {
 	for i := range found {
 		if silent[i] != nil {

@@ -20,51 +20,51 @@ import (
 )
 
 // An Inspection is what the nodes answered about one resource. It proves
-// nothing: the answers may be outdated when they are read, and only a lock is a
-// promise. It is for people and dashboards, and has a JSON form.
+// nothing: the answers may be outdated, and only a lock is a promise. It is for
+// people and dashboards, and has a JSON form.
 type Inspection struct {
 	Resource string    // without the prefix
 	State    LockState // what a quorum says
-	// Holder is the fingerprint of the token that a quorum has, or "" unless
-	// State is StateHeld. Compare it with redlock.Token.Fingerprint, or with
-	// the Holder of another inspection. The token itself is never shown (R27).
+	// Holder is the fingerprint of a quorum's token in StateHeld, otherwise "".
+	// Compare it with redlock.Token.Fingerprint, or with the Holder of another
+	// inspection. The token itself is never shown (R27).
 	Holder string
-	// Owner is the redlock.Config.Owner of the holder, "" if it has none or is
-	// not known.
+	// Owner is the redlock.Config.Owner of the holder, "" without one or if
+	// unknown.
 	Owner string
 	// Fence is the fencing number of the holder's lock, as redlock.Lock.Fence
-	// has it, if both clients have redlock.Config.Fenced: the least of those on
-	// the nodes that have the holder's key. Otherwise it is 0.
+	// has it, for two clients with redlock.Config.Fenced: the least of those on
+	// the nodes with the holder's key. Otherwise it is 0.
 	Fence uint64
-	// TTL is how long a quorum keeps the holder's key if it is not renewed: the
-	// quorum-th largest of the remaining times on all nodes that have it, or
+	// TTL is how long a quorum keeps the holder's key without renewal: the
+	// quorum-th largest of the remaining times on all nodes with the key, or
 	// NoExpiry if it never expires on a quorum. The holder's validity is
 	// shorter (R4).
 	TTL time.Duration
-	// Agree is how many nodes agree with State: those that have the holder's
-	// key, or those that have none; in StateShared, those that have the reader
-	// or permit that most have. It is zero in StateUnclear.
+	// Agree is how many nodes agree with State: those with the holder's key, or
+	// with none; in StateShared, those with the commonest reader or permit. It
+	// is zero in StateUnclear.
 	Agree int
 	// Readers are those of a read/write lock (redlock.Client.RW): first those
-	// that a quorum has, and of these the one that stays longest. The writer is
-	// the Holder.
+	// of a quorum, and of these the one that stays longest. The writer is the
+	// Holder.
 	Readers []Participant
 	// WriterWaits reports that a writer waits for the readers, and a quorum
 	// lets no new one in.
 	WriterWaits bool
 	// Permits is how many permits the semaphore has (redlock.Client.Semaphore)
-	// by what a quorum records, or if fewer nodes have a record, by all of
-	// those: the least number that counts. Without any it is 0.
+	// by the records of a quorum, or of fewer nodes if only they have one: the
+	// least number that counts. Without any it is 0.
 	Permits int
 	// FreePermits is how many of them an attempt could get now: a quorum has no
 	// key for them.
 	FreePermits int
 	// PermitsHeld are the permits with keys, in the order of their numbers.
-	// Those that a quorum has are held. There may be two with one number, and
-	// numbers of Permits or more if clients differ.
+	// Those of a quorum are held. There may be two with one number, and numbers
+	// of Permits or more where clients differ.
 	PermitsHeld []Participant
-	// Queue are the callers that wait for a fair lock (redlock.Client.Fair),
-	// the next one first. The Holder is not among them.
+	// Queue are the waiting callers of a fair lock (redlock.Client.Fair), the
+	// next one first. The Holder is not among them.
 	Queue []Participant
 	// Cut reports that a node may have more than MaxParticipants of one of
 	// these.
@@ -77,26 +77,25 @@ type Inspection struct {
 type InspectedNode struct {
 	Addr string // without credentials
 	// Holder is the fingerprint of the token in the key's value, or of the
-	// whole value if that is no lock's; "" if there is no key, or one that
-	// holds no string.
+	// whole value of no lock; "" without a key or for a key without a string.
 	Holder string
-	// Owner is the label in the value: see redlock.Config.Owner. It is "" if
-	// there is none, or the value is not of that form.
+	// Owner is the label in the value: see redlock.Config.Owner. It is ""
+	// without one, or for a value of another form.
 	Owner string
-	// Fence is the last fencing number that the node has granted for the
-	// resource, if this client has redlock.Config.Fenced and the node has a
-	// number and a key; otherwise 0.
+	// Fence is the node's last granted fencing number for the resource, for a
+	// client with redlock.Config.Fenced and a node with a number and a key;
+	// otherwise 0.
 	Fence uint64
-	// Foreign reports that the key holds no string. Until it is removed, this
-	// node cannot grant a lock.
+	// Foreign reports a key that holds no string. Before its removal, this node
+	// cannot grant a lock.
 	Foreign bool
-	// TTL is the time until the key expires. It is NoExpiry if the key does not
-	// expire: then it was set by hand, and is no lock.
+	// TTL is the time until the key expires. It is NoExpiry for a key without
+	// expiry, set by hand and no lock.
 	TTL time.Duration
-	// Permits is how many permits the semaphore has by the node's record, 0 if
-	// no number in it counts.
+	// Permits is how many permits the semaphore has by the node's record, 0
+	// without a number that counts.
 	Permits int
-	// Err is why there is no answer, or nil if there is one.
+	// Err is why there is no answer; otherwise nil.
 	Err error
 }
 
@@ -107,46 +106,44 @@ const NoExpiry time.Duration = -1
 type LockState string
 
 const (
-	// StateFree means that a quorum of nodes has no key, no readers and no
-	// permits: the resource is not held, and an attempt now would get it,
-	// except that callers that wait for a fair lock go first, and a writer that
-	// waits keeps readers out. If other nodes have a key, their answers show
-	// it.
+	// StateFree means no key, no readers and no permits on a quorum of nodes:
+	// the resource is not held, and an attempt now would get it. But waiting
+	// callers of a fair lock go first, and a waiting writer keeps readers out.
+	// Keys on other nodes are in their answers.
 	StateFree LockState = "free"
-	// StateHeld means that a quorum of nodes has keys with the same token.
+	// StateHeld means keys with the same token on a quorum of nodes.
 	StateHeld LockState = "held"
-	// StateShared means that a quorum of nodes has the same reader, or the same
-	// permit, and none the whole resource: there is no Holder.
+	// StateShared means the same reader, or the same permit, on a quorum of
+	// nodes, and the whole resource on none: there is no Holder.
 	StateShared LockState = "shared"
 	// StateUnclear means none of these: nodes did not answer, several clients
 	// are asking at this moment, or the release of a failed attempt is still on
-	// its way. An attempt may have to wait until the keys that are left expire.
+	// its way. An attempt may have to wait for the expiry of leftover keys.
 	StateUnclear LockState = "unclear"
 )
 
-// inspectTimeout bounds an inspection if neither the context nor
-// redlock.Config.NodeTimeout does. It is shorter than the one-second shed
-// limit, so a slow node is reported late rather than dead.
+// inspectTimeout bounds an inspection with neither a deadline nor
+// redlock.Config.NodeTimeout. It is shorter than the one-second shed limit, so
+// a slow node is reported late rather than dead.
 const inspectTimeout = 900 * time.Millisecond
 
 // Inspect asks all nodes which clients hold a resource and for how long, as a
-// lock of any kind. It changes nothing. It waits until each node has answered
-// or failed, but at most until ctx ends, or if ctx has no deadline, for
-// redlock.Config.NodeTimeout, or 900 ms if that is zero.
+// lock of any kind. It changes nothing. It waits for each node to answer or
+// fail, but at most to the end of ctx. Without a deadline, it waits for
+// redlock.Config.NodeTimeout (if zero, 900 ms).
 //
 // The questions to a node are separate commands: GET in a script and PTTL, with
 // redlock.Config.Fenced the lock's number, and a script for each of readers,
-// permits and waiters. If a key expires or changes hands between them, the
-// answer has the value from the first and the time and the number from the
+// permits and waiters. For a key that expires or changes hands between them,
+// the answer has the value from the first and the time and the number from the
 // others. More than twenty participants of a kind cost a second round trip. A
-// value that is too long for a token is not fetched (R32): its fingerprint is
-// that of its SHA-1, computed by the node. A user who lacks the rights for
-// read/write and fair locks gets no answer of a node where there is such a
-// lock.
+// value too long for a token is not fetched (R32): its fingerprint is that of
+// its SHA-1, computed by the node. Without the rights for read/write and fair
+// locks, a user gets no answer from a node with such a lock.
 //
-// The error is ErrNoQuorum with each silent node's cause if fewer nodes than a
-// quorum answered, CancelledError if ctx ended before a quorum had answered,
-// ErrClosed, or ErrResource. What is known of the nodes is returned even with
+// The error is ErrNoQuorum, with each silent node's cause, for fewer answers
+// than a quorum; CancelledError if ctx ended before a quorum had answered;
+// ErrClosed; or ErrResource. What is known of the nodes is returned even with
 // an error.
 func Inspect(ctx context.Context, client *redlock.Client, resource string) (Inspection, error) {
 	return inspect(ctx, client, resource, true)
@@ -158,7 +155,7 @@ func InspectHolder(ctx context.Context, client *redlock.Client, resource string)
 	return inspect(ctx, client, resource, false)
 }
 
-// inspect is Inspect, without participants unless they are wanted.
+// inspect is Inspect, with participants only if wanted.
 func inspect(ctx context.Context, client *redlock.Client, resource string, participants bool) (Inspection, error) {
 	c := inspectorOf(ctx, client)
 	all := Inspection{Resource: resource, State: StateUnclear}
@@ -219,9 +216,9 @@ func (c *inspector) limit(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, limit)
 }
 
-// nodeError returns an error that names the node that did not answer. If ours
-// is set, the deadline was limit's, and the cause is the node's
-// timeout instead of the error of a context that the caller does not know.
+// nodeError returns an error that names the silent node. With ours, the
+// deadline was limit's: the cause is the node's timeout, not the error of a
+// context unknown to the caller.
 func nodeError(err error, node int, addr string, ours bool) *multiplex.NodeError {
 	named, ok := err.(*multiplex.NodeError)
 	if !ok {
@@ -239,8 +236,8 @@ type question struct {
 	take    func(node int, v resp.Value) error
 }
 
-// askFor asks each node for the key's value and time, and for participants if
-// they are wanted. The answer of a node is valid only if its error is nil.
+// askFor asks each node for the key's value and time, and for wanted
+// participants. The answer of a node is valid only with a nil error.
 func (c *inspector) askFor(ctx context.Context, all *Inspection, participants bool) []error {
 	keys := c.Keys(all.Resource)
 	all.Nodes = make([]InspectedNode, c.settings.Nodes)
@@ -297,13 +294,13 @@ func (c *inspector) query(ctx context.Context, questions []question) []error {
 	return errs
 }
 
-// A script is a Lua program that the nodes run, and the name that they give it.
+// A script is a Lua program for the nodes, and their name for it.
 type script struct{ source, digest string }
 
 func newScript(source string) script { return script{source, lua.Digest(source)} }
 
-// load returns the command that makes the nodes know a script: an inspection is
-// rare, and a node may have lost its scripts.
+// load returns the command to load a script: an inspection is rare, and a node
+// may have lost its scripts.
 func (s *script) load() question {
 	return question{resp.AppendCommand(nil, "SCRIPT", "LOAD", s.source), func(_ int, v resp.Value) error {
 		if string(v.Bytes()) != s.digest {
@@ -315,8 +312,7 @@ func (s *script) load() question {
 
 var lookScript = newScript(lua.Look)
 
-// isWrongType reports whether v is the reply of GET for a key that holds no
-// string.
+// isWrongType reports whether v is the reply of GET for a key without a string.
 func isWrongType(v resp.Value) bool { return conn.ClassOf(v) == conn.ClassWrongType }
 
 // readValue parses the reply of look.lua. It keeps only the fingerprint of the
@@ -334,7 +330,7 @@ func (n *InspectedNode) readValue(v resp.Value) error {
 	return nil
 }
 
-// readTTL parses the reply to PTTL, which follows that of look.lua.
+// readTTL parses the reply to PTTL, behind that of look.lua.
 func (n *InspectedNode) readTTL(v resp.Value) error {
 	ms, ok := v.Int64()
 	switch {
@@ -393,9 +389,9 @@ func (all *Inspection) sumUp(quorum int) {
 	}
 }
 
-// fenceOf returns the least number on the nodes that have a holder's key: those
-// that granted the lock have its own, and one that was healed may have a higher
-// one of an attempt that failed.
+// fenceOf returns the least number on the nodes with a holder's key: a granting
+// node has the lock's own, and a healed one may have a higher one of a failed
+// attempt.
 func (all *Inspection) fenceOf(holder string) (least uint64) {
 	for _, n := range all.Nodes {
 		if n.Holder == holder && n.Fence > 0 && (least == 0 || n.Fence < least) {

@@ -21,21 +21,21 @@ import (
 // the holder of a permit, or a waiter in the queue of a fair lock.
 type Participant struct {
 	// Holder is the fingerprint of the token, as in Inspection. A waiter has no
-	// token yet: this identifies its call as long as that waits.
+	// token yet: this identifies its call during the wait.
 	Holder string
-	// Owner is the redlock.Config.Owner of the client, "" if it has none, or
-	// for a waiter.
+	// Owner is the redlock.Config.Owner of the client, "" without one, or for a
+	// waiter.
 	Owner string
 	// Number is that of the permit, from 0 on; or the place in the list, from 1
 	// on.
 	Number int
-	// TTL is how long a quorum keeps the participant if it is not renewed, as
-	// in Inspection, or if fewer nodes have it, how long one of them does. A
-	// waiter renews its place several times a second.
+	// TTL is how long a quorum keeps the participant without renewal, as in
+	// Inspection. Below a quorum, it is how long one node does. A waiter renews
+	// its place several times a second.
 	TTL time.Duration
-	// Nodes are the indices of the nodes that have it, in Inspection.Nodes. If
-	// they are no quorum, the participant is coming or leaving, or a remain of
-	// an attempt that failed.
+	// Nodes are the indices in Inspection.Nodes of the nodes with it. Below a
+	// quorum, the participant is coming or leaving, or a remain of a failed
+	// attempt.
 	Nodes []int
 }
 
@@ -43,8 +43,8 @@ type Participant struct {
 // Inspection takes from one node.
 const MaxParticipants = 1024
 
-// lookPage is how many participants the node's scripts return, so that no reply
-// is long (R32).
+// lookPage is how many participants the node's scripts return: no reply is long
+// (R32).
 const lookPage = 20
 
 var (
@@ -54,7 +54,7 @@ var (
 )
 
 // A roll is what one node said of the participants of one kind. Of permits, a
-// is the least and b the most that the node records; of others, a is whether a
+// is the least and b the most in the node's record; of others, a is whether a
 // writer waits, and b how many there may be.
 type roll struct {
 	a, b int
@@ -68,7 +68,7 @@ type sight struct {
 	holder, owner string
 }
 
-// A rollKind is a kind of participants, and the script that looks for them.
+// A rollKind is a kind of participants, with its script.
 type rollKind struct {
 	script   *script
 	numbered bool   // each has a number of its own
@@ -209,7 +209,7 @@ func (k *rollKind) list(errs []error, quorum int, order func(a, b *summary) int)
 	return all, cut
 }
 
-// addParticipants adds what the nodes that answered have reported.
+// addParticipants adds the reports of the answering nodes.
 func (all *Inspection) addParticipants(rolls [3]*rollKind, errs []error) {
 	readers, permits, queue := rolls[ofReaders], rolls[ofPermits], rolls[ofQueue]
 	quorum := multiplex.Quorum(len(errs))
@@ -267,8 +267,8 @@ func (all *Inspection) free(answered, quorum int) int {
 	return max(0, min(free, all.Permits-held))
 }
 
-// shared returns how many nodes have the reader or the permit that most of them
-// have, and which nodes have any.
+// shared returns how many nodes have the commonest reader or permit, and which
+// have any.
 func (all *Inspection) shared() (most int, has []bool) {
 	has = make([]bool, len(all.Nodes))
 	for _, list := range [][]Participant{all.Readers, all.PermitsHeld} {

@@ -16,11 +16,11 @@ import (
 	"github.com/redmux/redmux/redlock/internal/inside"
 )
 
-// An Election decides which of several processes leads, and is a candidate of
-// it. It is a lock that renews itself, and a function that runs while this
-// process holds it: at most one candidate leads within validity, and the
-// context of its function ends, by the local clocks, before another can be
-// elected (R13). The number of the lock is the term: see Run.
+// An Election chooses a leader among several processes, and is a candidate. It
+// is a lock with renewal, and a function under it: at most one candidate leads
+// within validity, and the context of its function ends, by the local clocks,
+// before another can be elected (R13). The number of the lock is the term: see
+// Run.
 //
 // All methods may be called from any goroutine. An Election has no goroutine of
 // its own, and need not be closed; Run returns before the client is closed.
@@ -38,31 +38,30 @@ func (*Election) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(electi
 
 // Options configure an Election. The zero value works.
 type Options struct {
-	// TTL is how long the others wait for a leader that has crashed. It is
+	// TTL is how long the others wait for a crashed leader. It is
 	// HoldOptions.TTL: the leadership is renewed at a third of it, and a leader
-	// that reaches no quorum leads for no longer. If zero, ten seconds, or
-	// Config.MaxTTL if that is less.
+	// without a quorum leads for no longer. If zero, the lesser of ten seconds
+	// and Config.MaxTTL.
 	TTL time.Duration
 	// Rest is how long the candidate waits after StepDown before it campaigns
-	// again, so that another one wins. If zero, the TTL.
+	// again, for another one to win. If zero, the TTL.
 	Rest time.Duration
-	// Overstay is called if the function of Run, or one that has entered its
-	// hold (HoldOptions.Reentrant), has not returned when Grace has passed
-	// since its context ended. If the leadership was lost, another process may
-	// lead by then; otherwise this one keeps the others waiting. A process that
-	// cannot stop such a function should end itself here. Run does not return
-	// before Overstay does. TermInfo.Until and what follows it is not known
-	// yet, except for Cause. If nil, nothing is called.
+	// Overstay is called for a function that runs for longer than Grace after
+	// its context has ended: that of Run, or one inside its hold
+	// (HoldOptions.Reentrant). After a loss, another process may lead by then;
+	// otherwise this one keeps the others waiting. A process unable to stop
+	// such a function should end itself here. Run does not return before
+	// Overstay does. TermInfo.Until and what follows it is not known yet,
+	// except for Cause. If nil, nothing is called.
 	Overstay func(TermInfo)
-	// Grace is what Overstay allows. If zero, one second.
+	// Grace is the time before Overstay. If zero, one second.
 	Grace time.Duration
-	// TermDone is called after each term, when the lock has been released,
-	// unless the function has panicked. It is called by Run, which waits for
-	// it. If nil, nothing is called.
+	// TermDone is called by Run after each term and the release of its lock,
+	// but not after a panic. Run waits for it. If nil, nothing is called.
 	TermDone func(TermInfo)
 }
 
-// TermInfo describes one term of a candidate that was elected.
+// TermInfo describes one term of an elected candidate.
 type TermInfo struct {
 	Term  uint64    // as the function got it
 	Since time.Time // when the function was called
@@ -78,20 +77,20 @@ type TermInfo struct {
 }
 
 var (
-	// ErrCandidate is returned by New if the client or the options cannot serve
-	// an election, and by Run if another call of Run has not returned; the
-	// error says why. Nothing was sent.
+	// ErrCandidate is returned by New for a client or options unfit for an
+	// election, and by Run during another call of Run; the error says why.
+	// Nothing was sent.
 	ErrCandidate = errors.New("redlock: cannot stand for election")
 	// ErrSteppedDown is the cause of the function's context after StepDown.
 	ErrSteppedDown = errors.New("redlock: the leader steps down")
-	// ErrNotLeader is returned by StepDown if this Election does not lead.
+	// ErrNotLeader is returned by StepDown without leadership.
 	ErrNotLeader = errors.New("redlock: not the leader")
 )
 
-// New returns an election with a name, which is the resource of its lock:
-// "redlock status NAME" shows it, and other locks on it exclude it. It sends
-// nothing. The client must have Config.Fenced, for the term, and Config.Owner,
-// which is this candidate's identity: otherwise the error is ErrCandidate.
+// New returns an election. Its name is the resource of its lock: "redlock
+// status NAME" shows it, and other locks on it exclude it. New sends nothing.
+// The client must have Config.Fenced, for the term, and Config.Owner, for this
+// candidate's identity: otherwise the error is ErrCandidate.
 // redlock.ErrResource and redlock.ErrTTL are returned as by Client.TryAcquire.
 func New(client *redlock.Client, name string, options Options) (*Election, error) {
 	inner := inside.Of(client)
@@ -108,42 +107,40 @@ func New(client *redlock.Client, name string, options Options) (*Election, error
 const (
 	defaultTTL   = 10 * time.Second
 	defaultGrace = time.Second
-	// campaignPause is the usual time between two campaigns. It varies by half,
-	// so that candidates that lost at one time do not split the votes.
+	// campaignPause is the usual time between two campaigns. It varies by half:
+	// candidates must not split the votes again.
 	campaignPause = 200 * time.Millisecond
 )
 
 // Run makes this process a candidate, and calls lead whenever it is elected. It
-// blocks until ctx ends, lead returns by itself, or there is an error that a
-// further campaign cannot change. While it waits, it does so as Acquire does.
+// blocks until ctx ends, lead returns by itself, or there is an error beyond
+// help by further campaigns. It waits as Acquire does.
 //
-// The context of lead ends when the leadership does: because it was lost, as
-// Hold.Context describes, or because StepDown was called, the client was closed
-// or ctx has ended; context.Cause returns ErrLost, ErrSteppedDown, ErrClosed or
-// the cause of ctx. lead must then return. The lock is renewed until it does,
-// and is released only after that, whatever has become of ctx: another
-// candidate can then lead at once. A lead that ignores its context therefore
-// leads on, unless the leadership was lost: see Options.Overstay. With
-// FromContext lead finds the Hold, which Run releases; functions that have
-// entered it (HoldOptions.Reentrant) are waited for as lead is.
+// The context of lead ends with the leadership: by its loss (see Hold.Context),
+// by StepDown, by Client.Close, or with ctx; context.Cause returns ErrLost,
+// ErrSteppedDown, ErrClosed or the cause of ctx. lead must then return. The
+// lock is renewed until it does, and is released only afterwards, whatever has
+// become of ctx: another candidate can then lead at once. A lead that ignores
+// its context therefore leads on, except after a loss: see Options.Overstay.
+// With FromContext lead finds the Hold. Run releases it, and waits for
+// functions inside it (HoldOptions.Reentrant) as for lead.
 //
-// term is the fencing number of the lock, which is higher than that of every
-// leader before (Lock.Fence). Pass it along with what the leader writes.
+// term is the fencing number of the lock, higher than that of every leader
+// before (Lock.Fence). Pass it along with what the leader writes.
 //
 // After a loss, and after StepDown, Run campaigns again, whatever lead has
 // returned; its error then goes to Options.TermDone. It also campaigns again
 // after an attempt without a quorum (Config.Retry.FailFast, Config.Retry.Tries,
-// Config.MaxWait). To end Run from within lead, return while the leadership
-// lasts, or end ctx. Client.Drain waits for a leader, so end ctx before it.
+// Config.MaxWait). To end Run from within lead, return before the leadership
+// ends, or end ctx. Client.Drain waits for a leader, so end ctx before it.
 // Client.Close does not: it ends the renewal and, with Config.ReleaseOnClose,
-// releases the lock, though lead has not returned.
+// releases the lock under a running lead.
 //
-// If another call of Run has not returned, the error is ErrCandidate. If lead
-// returned by itself, Run returns its error, joined as by Do with those of the
-// hold and its release. If ctx has ended, the error is a CancelledError, joined
-// with the error of lead unless that is the context's too. Other errors are
-// those with which Hold cannot succeed: ErrClosed, also after Drain;
-// ErrNested; and ErrNoQuorum if waiting cannot help (see Acquire).
+// During another call of Run, the error is ErrCandidate. If lead returned by
+// itself, Run returns its error, joined as by Do with those of the hold and its
+// release. After the end of ctx, the error is a CancelledError, joined with any
+// other error of lead. Further errors end Hold too: ErrClosed, also after
+// Drain; ErrNested; and ErrNoQuorum if waiting cannot help (see Acquire).
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term uint64) error) error {
 	e.called(ctx)
 	must(lead != nil, "the function is nil")
@@ -169,7 +166,7 @@ func (e *Election) Name() string {
 	return e.name
 }
 
-// never is the time until the next campaign if there is none.
+// never stands for no next campaign.
 const never time.Duration = -1
 
 // check returns the options with their defaults.
@@ -191,8 +188,8 @@ func (o Options) check(client inside.Settings) (Options, error) {
 	return o, nil
 }
 
-// campaign waits until this candidate is elected, and lets it lead. It returns
-// the time until the next campaign, or never and the error of Run.
+// campaign waits for this candidate's election, and lets it lead. It returns
+// the time before the next campaign, or never and the error of Run.
 func (e *Election) campaign(
 	ctx context.Context, patience *func(error) error, lead func(context.Context, uint64) error,
 ) (again time.Duration, err error) {
@@ -227,9 +224,9 @@ func (e *Election) campaign(
 	return t.outcome(ctx, o)
 }
 
-// finish ends a term when its function has returned: it notes the cause, then
-// ends the context, then waits for the functions that have entered the hold,
-// and then releases the lock. A second call does nothing.
+// finish ends a term after the return of its function: it notes the cause, ends
+// the context, waits for the functions inside the hold, and then releases the
+// lock. A second call does nothing.
 func (e *Election) finish(ctx context.Context, t *term) {
 	if t.finished {
 		return
@@ -247,8 +244,8 @@ func (e *Election) finish(ctx context.Context, t *term) {
 	t.escort.wait()
 }
 
-// cancelledAfter returns the CancelledError for a context that has ended, when
-// an attempt or a wait has failed with err.
+// cancelledAfter returns the CancelledError for an ended context, after an
+// attempt or a wait has failed with err.
 func cancelledAfter(ctx context.Context, err error) error {
 	if of := (*redlock.ResourceError)(nil); errors.As(err, &of) {
 		err = of.Err
@@ -262,8 +259,8 @@ func cancelledAfter(ctx context.Context, err error) error {
 
 func pauseOfCampaigns() time.Duration { return campaignPause/2 + rand.N(campaignPause) }
 
-// isLasting reports whether a campaign that failed with this error would fail
-// again. Whether a quorum may still come is impatient's to say.
+// isLasting reports whether a further campaign would fail with this error
+// again. For a missing quorum, redlock judges (R31).
 func isLasting(err error) bool {
 	for _, passing := range []error{redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrExpired, redlock.ErrOverloaded, redlock.ErrMaxWait} {
 		if errors.Is(err, passing) {
@@ -275,9 +272,9 @@ func isLasting(err error) bool {
 
 // IsLeader reports whether this Election leads: the function of Run has been
 // called, and its context has not ended. It reads the local clocks, so a
-// process that was stopped for too long learns here that it leads no more
-// (R15); it asks no node and never waits. Work that begins after it has only
-// the rest of the validity: see Run for a context that ends in time.
+// process stopped for too long learns here of the end of its leadership (R15);
+// it asks no node and never waits. Work begun after it has only the rest of the
+// validity: see Run for a context that ends in time.
 func (e *Election) IsLeader() bool {
 	e.made()
 	t := e.term.Load()
@@ -285,15 +282,15 @@ func (e *Election) IsLeader() bool {
 }
 
 // StepDown ends the leadership: the function's context ends with the cause
-// ErrSteppedDown, and when the function has returned, the lock is released. The
-// candidate campaigns again when Options.Rest has passed; to retire it
-// for good, end the context of Run.
+// ErrSteppedDown, and the lock is released after the function's return. The
+// candidate campaigns again after Options.Rest; to retire it for good, end the
+// context of Run.
 //
-// StepDown waits until the lock is released, and returns the error of that: nil
-// if another candidate can lead now, and otherwise as Hold.Release. If ctx ends
+// StepDown waits for the release of the lock, and returns its error: nil if
+// another candidate can lead now, and otherwise as Hold.Release. If ctx ends
 // first, the error is a CancelledError, and the leadership ends all the same.
-// If ctx is that of the function, or derives from it, StepDown does not wait,
-// and returns nil. If this Election does not lead, the error is ErrNotLeader.
+// With the function's context, or one derived from it, StepDown does not wait,
+// and returns nil. Without leadership the error is ErrNotLeader.
 func (e *Election) StepDown(ctx context.Context) error {
 	e.called(ctx)
 	t := e.term.Load()
@@ -332,8 +329,8 @@ func must(ok bool, text string) {
 	}
 }
 
-// A term is the time for which a candidate that was elected leads, with the
-// release that follows.
+// A term is the leadership of an elected candidate, with the release at its
+// end.
 type term struct {
 	hold   *redlock.Hold
 	run    context.Context // of the function
@@ -362,8 +359,8 @@ func newTerm(ctx context.Context, h *redlock.Hold, o *Options) *term {
 	}
 }
 
-// An escort calls Overstay if a function runs for longer than Grace after its
-// context has ended. It has a goroutine from then on. A nil escort does
+// An escort calls Overstay for a function that runs for longer than Grace after
+// its context has ended. It has a goroutine from then on. A nil escort does
 // nothing.
 type escort struct {
 	stop            func() bool
@@ -392,15 +389,15 @@ func newEscort(run context.Context, info TermInfo, o *Options) *escort {
 	return e
 }
 
-// returns says that the function of Run has returned, but not yet those that
-// have entered its hold.
+// returns tells of the return of Run's function; others may still be inside its
+// hold.
 func (e *escort) returns(byItself bool) {
 	if e != nil {
 		e.byItself.Store(byItself)
 	}
 }
 
-// dismiss says that all functions have returned.
+// dismiss tells of the return of all functions.
 func (e *escort) dismiss() {
 	if e == nil {
 		return
@@ -418,7 +415,7 @@ func (e *escort) wait() {
 	}
 }
 
-// outcome returns what campaign does for a term that is over.
+// outcome returns what campaign does after a term.
 func (t *term) outcome(ctx context.Context, o *Options) (again time.Duration, err error) {
 	own, cause, released := t.info.Err, t.info.Cause, t.info.Released
 	if cause == nil {

@@ -14,22 +14,22 @@ import (
 	"github.com/redmux/redmux/redlock/internal/inside"
 )
 
-// A Leadership is what the nodes answered about an election. It proves nothing:
-// it may be outdated when it is read. A leader proves its leadership to what it
-// writes to by the term.
+// A Leadership is what the nodes answered about an election. It proves nothing,
+// and may be outdated. A leader proves its leadership to what it writes to by
+// the term.
 type Leadership struct {
-	// State is admin.StateHeld if there is a leader, StateFree if there is
-	// none, and StateUnclear if a quorum says neither; see admin.LockState.
+	// State is admin.StateHeld with a leader, StateFree without one, and
+	// StateUnclear without the word of a quorum; see admin.LockState.
 	State admin.LockState
 	// Leader is the identity of the leader, its redlock.Config.Owner.
 	Leader string
 	// Holder tells apart the terms of one leader, and leaders with the same
 	// identity: the fingerprint of the token, as in Inspection.
 	Holder string
-	// Term is the term of the leader, if the client has Config.Fenced;
+	// Term is the term of the leader, for a client with Config.Fenced;
 	// otherwise 0.
 	Term uint64
-	// Err is why too few nodes answered, in StateUnclear; nil if enough did.
+	// Err is why too few nodes answered, in StateUnclear; otherwise nil.
 	Err error
 }
 
@@ -50,17 +50,16 @@ func Leader(ctx context.Context, client *redlock.Client, name string) (Leadershi
 	return Leadership{State: found.State, Leader: found.Owner, Holder: found.Holder, Term: found.Fence}, nil
 }
 
-// Watch returns the leadership as it is now, and then whenever it has changed,
-// until ctx ends or the client is closed. That there is no leader, and that it
-// is unclear who leads, is a change like any other. A loop body that takes long
-// misses what came and went meanwhile, and gets the latest next; nothing is
-// kept for it. If the name is no resource, there is one Leadership, with
-// redlock.ErrResource.
+// Watch returns the leadership now, and after each change, until ctx ends or
+// the client is closed. The loss of a leader, and doubt about it, is a change
+// like any other. A long loop body misses what came and went meanwhile, and
+// gets the latest next; nothing is kept for it. For a name that is no resource,
+// there is one Leadership, with redlock.ErrResource.
 //
-// Watch asks the nodes again when they push that the lock's key has changed,
-// which each renewal does, and otherwise every half to whole second, without a
-// leader at first more often. It costs a lookout and a timer, and no goroutine.
-// It adds about what Leader takes to the news, and at most that second.
+// Watch asks the nodes again after each push about the lock's key, and so after
+// each renewal. Otherwise it asks every half to whole second, without a leader
+// at first more often. It costs a lookout and a timer, and no goroutine. It
+// adds about what Leader takes to the news, and at most that second.
 func Watch(ctx context.Context, client *redlock.Client, name string) iter.Seq[Leadership] {
 	inner := inside.Of(client)
 	inner.Called(ctx)
@@ -90,8 +89,8 @@ const (
 	// most bounds the time between two looks without a push; half of it is
 	// random.
 	most = time.Second
-	// least is the pause after a look. It limits the questions that pushes
-	// without a reason cause to fifty a second.
+	// least is the pause after a look. So pushes without a reason cause at most
+	// fifty questions a second.
 	least = 20 * time.Millisecond
 )
 
@@ -111,8 +110,7 @@ func (w *watch) stop() {
 	}
 }
 
-// look asks the nodes. It returns false if ctx has ended or the client is
-// closed.
+// look asks the nodes. It returns false after the end of ctx or of the client.
 func (w *watch) look(ctx context.Context) (Leadership, bool) {
 	w.asked = time.Now()
 	if w.lookout != nil {
@@ -122,13 +120,13 @@ func (w *watch) look(ctx context.Context) (Leadership, bool) {
 	return now, ctx.Err() == nil && !errors.Is(err, redlock.ErrClosed)
 }
 
-// wait waits for a push or until it is time to look again. It returns false if
-// ctx has ended or the client is closed.
+// wait waits for a push or the time of the next look. It returns false after
+// the end of ctx or of the client.
 func (w *watch) wait(ctx context.Context, state admin.LockState) bool {
 	var pushed <-chan struct{}
 	limit := most/2 + rand.N(most/2)
 	if state != admin.StateHeld {
-		// The lookout tells when a key goes, and not when one comes.
+		// The lookout tells of a key that goes, not of one that comes.
 		limit = min(limit, least<<min(w.quiet, 6)+rand.N(least))
 	} else if w.lookout != nil {
 		pushed = w.lookout.Signal()
@@ -142,8 +140,8 @@ func (w *watch) wait(ctx context.Context, state admin.LockState) bool {
 	return ok
 }
 
-// pause waits for a time or a push, and reports which. ok is false if ctx has
-// ended or the client is closed.
+// pause waits for a time or a push, and reports a push as early. ok is false
+// after the end of ctx or of the client.
 func (w *watch) pause(ctx context.Context, d time.Duration, pushed <-chan struct{}) (early, ok bool) {
 	timer := time.NewTimer(max(pure.Soon, d))
 	defer timer.Stop()
