@@ -45,6 +45,7 @@ func TestADowngradedLockIsNotHandedOver(t *testing.T) {
 		next := waitsWith(t.Context(), rw.Write())
 		read, err := rw.Downgrade(t.Context(), write, 10*time.Second)
 		require.NoError(t, err)
+		time.Sleep(20 * ms) // the next writer was told, and refused
 		require.ErrorIs(t, write.Release(t.Context()), ErrNotHeld)
 		time.Sleep(100 * ms)
 		require.False(t, next.isDone(), "a writer beside a reader")
@@ -73,7 +74,7 @@ func TestReadersThatWaitAreLetInTogether_R34(t *testing.T) {
 		before, begun := m.nodes[0].Calls("EVALSHA"), time.Now()
 		require.NoError(t, write.Release(t.Context()))
 		wg.Wait()
-		require.Less(t, time.Since(begun), 60*ms, "as many round trips as the seats doubled")
+		require.Less(t, time.Since(begun), 20*ms, "as many round trips as the seats doubled")
 		require.LessOrEqual(t, m.nodes[0].Calls("EVALSHA")-before, 202)
 	})
 }
