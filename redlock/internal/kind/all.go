@@ -12,8 +12,8 @@ import (
 
 // all is one lock on several resources: all of them or none. One script sets
 // the keys of all on a node, or changes nothing there, so a node votes for all
-// or none. No caller waits while it has a part of them, so callers cannot wait
-// for each other in a circle.
+// or none. No caller waits with a part of them, so callers cannot wait for each
+// other in a circle.
 type all struct {
 	once
 	kinds *Kinds
@@ -58,9 +58,9 @@ func (a *all) Check(string) (resource, problem string) {
 }
 
 // The commands of a lock on several resources. Merged, its release is that of
-// so many locks with one token, by the same script, and so is its extension,
-// which then lengthens the keys that are ours though others are not. That does
-// no harm (R10): the vote is a refusal all the same.
+// so many locks with one token, by the same script, and so is its extension.
+// This lengthens our keys, even beside keys of others. It does no harm (R10):
+// the vote is a refusal all the same.
 var (
 	acquireAllKind = &multiplex.ClaimKind{Kind: telling, Undo: releaseAllKind, Telling: true}
 	extendAllKind  = &multiplex.ExtendKind{Kind: scripted, Merger: wire.MergedExtension}

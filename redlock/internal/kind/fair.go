@@ -13,14 +13,14 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Fair locks. A caller that waits has one ticket, the same on all nodes, which
-// are the time in microseconds by its own clock. A node lets a caller into its
-// queue only with a higher ticket than any before; so a caller that a quorum
-// has let in stands before all that come later, whatever the clocks show. Each
-// attempt keeps its place, and a node grants the lock only to the lowest ticket
-// of those that have asked a while ago.
+// Fair locks. A waiting caller has one ticket, the same on all nodes: the time
+// in microseconds by its own clock. A node lets a caller into its queue only
+// with a higher ticket than any before; so a caller let in by a quorum stands
+// before all later ones, whatever the clocks show. Each attempt keeps its
+// place, and a node grants the lock only to the lowest ticket with a live
+// lease.
 
-// fair is the kind of one call that waits, or of those that do not.
+// fair is the kind of one waiting call, or of all that do not wait.
 type fair struct {
 	single
 	kinds *Kinds
@@ -39,7 +39,7 @@ type Place struct {
 	lead   time.Duration // of the next ticket: see redraw
 }
 
-// PlaceOf returns the place of a call that waits; nil of other kinds.
+// PlaceOf returns the place of a waiting call; nil of other kinds.
 func PlaceOf(k Kind) *Place {
 	if f, ok := k.(*fair); ok {
 		return f.place
@@ -48,15 +48,15 @@ func PlaceOf(k Kind) *Place {
 }
 
 const (
-	// LeaseTime is Config.FairLease if it is not set: how long a waiter keeps its
-	// place without an attempt that renews its lease. Attempts in the first
-	// quarter do not: see ask_fair.lua.
+	// LeaseTime is the default Config.FairLease: how long a waiter keeps its
+	// place without renewal by an attempt. Attempts in the first quarter do not
+	// renew it: see ask_fair.lua.
 	LeaseTime = 500 * time.Millisecond
-	// AskTime is the time from the beginning of one attempt to that of the next
-	// at the latest, unless the attempt itself takes longer. So a node that
-	// misses one question gets the next with a fifth of the lease left. Where a
-	// quorum takes longer than AskTime to answer, and up to 450 ms, a waiter
-	// keeps its place if no question is lost.
+	// AskTime is the longest time between the beginnings of two attempts, but
+	// no attempt is cut short. So a node that misses one question gets the next
+	// with a fifth of the lease left. Where a quorum takes longer than AskTime
+	// to answer, and up to 450 ms, a waiter keeps its place if no question is
+	// lost.
 	AskTime = LeaseTime / 4
 
 	// fairPlaces is how many callers of one client have places in the nodes'
@@ -66,7 +66,7 @@ const (
 
 var fairTraits = Traits{Serves: InOrder, Needs: InOrder, Seats: fairPlaces, MostSeats: fairPlaces, KeepsPlace: true}
 
-// Fair returns the kind of locks that are granted in order.
+// Fair returns the kind of locks granted in order.
 func (k *Kinds) Fair() Kind { return k.fair }
 
 func (*fair) Traits() *Traits     { return &fairTraits }
@@ -76,7 +76,7 @@ func (f *fair) waiting() Kind {
 	return &fair{kinds: f.kinds, place: &Place{Waiter: f.kinds.Tokens.Next()}}
 }
 
-// tooFar makes a caller that never had a place go to the end of the queue.
+// tooFar sends a caller that never had a place to the end of the queue.
 func (f *fair) tooFar(r Rounds, name string, spent time.Duration) Kind {
 	if !f.place.Kept {
 		f.moveBack(r, name, spent, 0)
@@ -100,11 +100,11 @@ func (f *fair) leave(r Rounds, name string) {
 // fairRounds bounds how often a caller draws another ticket at once.
 const fairRounds = 3
 
-// Attempt is an attempt that keeps the caller's place. Until a quorum has let
-// it in, each node compares its ticket: one that has not answered yet may have
-// refused it. If a later ticket was let in before its own, the caller leaves
-// the queue, and enters it anew with a higher ticket under another name: nodes
-// that have let in the old one would otherwise grant its place to the new one.
+// Attempt is an attempt to get the lock and keep the caller's place. Before a
+// quorum has let it in, each node compares its ticket: a silent one may have
+// refused it. After a later ticket was let in first, the caller leaves the
+// queue, and enters it anew with a higher ticket under another name: under the
+// old name, some nodes would grant the old place to the new ticket.
 func (f *fair) Attempt(ctx context.Context, r Rounds, g *Grant) (*Refusal, error) {
 	t := f.place
 	if t == nil {
@@ -140,11 +140,10 @@ func (f *fair) moveBack(r Rounds, name string, spent time.Duration, late int64) 
 // leadMost bounds the lead of a ticket.
 const leadMost = time.Second
 
-// redraw gives a caller another name and a ticket behind a later one that nodes
-// have let in. spent is what it took to learn of that one. If it was only one
-// of a stream of callers that are nearer to the nodes, there are further ones
-// when this ticket arrives. So each ticket but the first has a lead, of at
-// least the time spent, which doubles.
+// redraw gives a caller another name and a ticket behind a later one let in by
+// nodes. spent is the time to learn of it. Of a stream of callers nearer to the
+// nodes, there are further ones by the arrival of this ticket. So each ticket
+// but the first has a lead, of at least the time spent, and the lead doubles.
 func (f *fair) redraw(late int64, spent time.Duration) {
 	t := f.place
 	t.Waiter, t.sentTo, t.AdmittedBy = f.kinds.Tokens.Next(), 0, 0
@@ -191,13 +190,13 @@ func (f *fair) Extend(g *Grant, room []byte, ttl, promised time.Duration) (*mult
 	return extendKind, f.kinds.Encoder.Extend(room, g.Name, &g.Token, ttl, promised)
 }
 
-// Release keeps the place of a caller that waits: it undoes an attempt.
+// Release keeps the place of a waiting caller: it undoes an attempt.
 func (f *fair) Release(g *Grant, room []byte) (*multiplex.ReleaseKind, multiplex.Encoded) {
 	return releaseLockerKind, f.release(g, room, f.place == nil || f.place.done)
 }
 
-// release appends the release of a lock, and of the caller's place if it leaves
-// the queue.
+// release appends the release of a lock, and with leaves, of the caller's
+// place.
 func (f *fair) release(g *Grant, dst []byte, leaves bool) multiplex.Encoded {
 	k, t, left := f.kinds, f.place, int64(0)
 	if t == nil {
@@ -223,14 +222,14 @@ type queued struct {
 	admitted  multiplex.Set
 }
 
-// A standing is a caller's place, 0 if it is not known, and the waiter before
-// it if that is not the first.
+// A standing is a caller's place, 0 if unknown, and the waiter before it, other
+// than the first.
 type standing struct {
 	place int
 	ahead wire.Characters
 }
 
-// The codes with which ask_fair.lua begins its texts.
+// The codes at the beginning of ask_fair.lua's texts.
 const (
 	fairNext   = 1 // the caller is next; the value of the holder follows
 	fairQueued = 2 // its place follows, and the waiter before it
@@ -279,8 +278,8 @@ func readTicket(text []byte) (ticket int64, ok bool) {
 	return ticket, err == nil && 0 < ticket && ticket <= pure.MostNumber
 }
 
-// judgeFair is wire.JudgeTelling for ask_fair.lua. A ticket that is none, or
-// above which there are too few, was let in by no honest node (R33).
+// judgeFair is wire.JudgeTelling for ask_fair.lua. An invalid ticket, or one
+// with too few above it, was let in by no honest node (R33).
 func judgeFair(v resp.Value) multiplex.Vote {
 	if wire.Refuses(v) {
 		if code, text := wire.ReadRefusal(v.Bytes()); code == fairLate {
@@ -292,14 +291,14 @@ func judgeFair(v resp.Value) multiplex.Vote {
 	return wire.JudgeTelling(v)
 }
 
-// TicketBelief is how far ahead of this client's clock a ticket may be that one
-// node alone says to have let in: as far as clients' clocks may be apart.
+// TicketBelief is how far ahead of this client's clock a ticket let in by one
+// node alone may be: as far as clients' clocks may be apart.
 const TicketBelief = 24 * time.Hour
 
-// passed returns the nodes that say that they have let in a later ticket, and
-// the latest one. What one node says, and neither the clock nor so many others
-// that one of them is in each quorum, is passed over: the node has not answered
-// (R33).
+// passed returns the nodes that claim to have let in a later ticket, and the
+// latest one. The claim of one node needs the support of the clock, or of
+// enough others to have one in each quorum. Otherwise it is passed over: the
+// node has not answered (R33).
 func (q *queued) passed(nodes int, now time.Time) (by multiplex.Set, late int64) {
 	said := slices.Clone(q.lates[:nodes])
 	slices.Sort(said)

@@ -1,6 +1,6 @@
-// Package kind has the kinds of lock, one in each file: which keys a lock has
-// on a node, which commands set, lengthen and delete them, what a refusal
-// means, and how callers wait. It knows no client: package redlock sends the
+// Package kind has the kinds of lock, one in each file: a lock's keys on a
+// node, the commands to set, lengthen and delete them, the meaning of a
+// refusal, and how callers wait. It knows no client: package redlock sends the
 // rounds, keeps the clocks, and asks a kind through the interface Kind.
 package kind
 
@@ -19,57 +19,57 @@ import (
 type Kind interface {
 	// Traits returns what does not change from lock to lock.
 	Traits() *Traits
-	// Key returns the key of the queue of callers that want the lock.
+	// Key returns the key of the queue of callers for the lock.
 	Key(name string) Key
-	// Several returns the resources of a lock on several; nil of any other,
-	// whose resource is its name. The caller must not change them.
+	// Several returns the resources of a lock on several; nil of any other: its
+	// resource is its name. The caller must not change them.
 	Several() []string
-	// Check returns what is wrong with the lock that is wanted, and the
-	// resource concerned; "" if nothing is.
+	// Check returns what is wrong with the wanted lock, and the resource
+	// concerned; "" for a good one.
 	Check(name string) (resource, problem string)
 
-	// Attempt makes the rounds of one attempt. It returns neither a refusal nor
-	// an error if the lock was granted.
+	// Attempt makes the rounds of one attempt. After a grant it returns neither
+	// a refusal nor an error.
 	Attempt(ctx context.Context, r Rounds, g *Grant) (*Refusal, error)
-	// Claim returns the command that sets the lock's keys, and its kind. It is
+	// Claim returns the command to set the lock's keys, and its kind. It is
 	// encoded into room, as those of Extend and Release are.
 	Claim(g *Grant, room []byte) (*multiplex.ClaimKind, multiplex.Encoded)
-	// Extend returns the command that lengthens the keys' lives to the TTL.
-	// promised is the TTL for a key that has none.
+	// Extend returns the command to lengthen the keys' lives to the TTL.
+	// promised is the TTL for a key without one.
 	Extend(g *Grant, room []byte, ttl, promised time.Duration) (*multiplex.ExtendKind, multiplex.Encoded)
-	// Release returns the command that ends the lock.
+	// Release returns the command to end the lock.
 	Release(g *Grant, room []byte) (*multiplex.ReleaseKind, multiplex.Encoded)
 
-	// Hear reads what a node said when it refused: the number that its text
-	// begins with, and the rest.
+	// Hear reads the text of a node's refusal: the number at its beginning, and
+	// the rest.
 	Hear(s *Said, node, number int, text []byte)
-	// Refusal fills in what most nodes said. number is what most of their texts
-	// begin with. It returns false if that is no more than that the lock is held.
+	// Refusal fills in what most nodes said. number begins most of their texts.
+	// It returns false if they said no more than held.
 	Refusal(s *Said, name string, number int) bool
 }
 
 // Traits are what package redlock asks of all kinds alike.
 type Traits struct {
 	Serves, Needs Use
-	// Many means that one may be free while another is held.
+	// Many is for locks of which one may be free beside a held one.
 	Many bool
-	// Alone means that the lock has one key, that of its resource. MinHold and
-	// Heal need that.
+	// Alone is for a lock with one key, its resource's. MinHold and Heal need
+	// it.
 	Alone bool
-	// Numbered means that Grant.Number is a fencing number.
+	// Numbered is for locks with a fencing number, in Grant.Number.
 	Numbered bool
-	// Continues means that the lock follows from one that is held: it is no new
-	// lock, and a refusal says that the other one was lost.
+	// Continues is for a lock that follows from a held one: it is no new lock,
+	// and a refusal means the loss of the other.
 	Continues bool
-	// Contested means that holders exclude each other in no order.
+	// Contested is for holders that exclude each other in no order.
 	Contested bool
 
 	// Seats is how many callers of one client ask the nodes, and MostSeats how
-	// many while their attempts are granted (R34).
+	// many during a run of grants (R34).
 	Seats, MostSeats int
-	// HandsOver means that a release may hand the lock to the next caller.
+	// HandsOver allows a release to hand the lock to the next caller.
 	HandsOver bool
-	// KeepsPlace means that a caller with a seat keeps a place at the nodes, by
+	// KeepsPlace is for callers with a seat that keep a place at the nodes, by
 	// asking again and again.
 	KeepsPlace bool
 }
@@ -86,8 +86,8 @@ const (
 	InOrder
 )
 
-// A Key says which lock a caller waits for. What one is handed would have
-// suited any other with the same key.
+// A Key stands for the lock of a waiting caller. A lock handed to one suits any
+// other with the same key.
 type Key struct {
 	use     Use
 	name    string // of several resources, all in a fixed order
@@ -106,9 +106,9 @@ type Grant struct {
 
 // Rounds sends what an attempt needs.
 type Rounds interface {
-	// Round sends a claim with a new token (R3) and waits for its outcome. If
-	// too many nodes refused, the refusal says why; it is valid until the next
-	// round.
+	// Round sends a claim with a new token (R3) and waits for its outcome.
+	// After too many refusals it returns one with the reason, valid until the
+	// next round.
 	Round(ctx context.Context, g *Grant) (*Refusal, error)
 	// Tell sends a release without waiting.
 	Tell(kind *multiplex.ReleaseKind, command *multiplex.Command)
@@ -123,7 +123,7 @@ type Kinds struct {
 	Tickets   *pure.Numbers // of callers of fair locks
 	Numbers   *Numbers      // nil without Config.Fenced
 
-	// Those that are the same for all locks.
+	// The same kinds for all locks.
 	plain, reader, writer, marked, fair Kind
 }
 
@@ -141,7 +141,7 @@ func (k *Kinds) Complete() *Kinds {
 // Plain returns the kind of a lock on one resource.
 func (k *Kinds) Plain() Kind { return k.plain }
 
-// Waiting returns the kind for a call that waits.
+// Waiting returns the kind for a waiting call.
 func Waiting(k Kind) Kind {
 	if w, ok := k.(interface{ waiting() Kind }); ok {
 		return w.waiting()
@@ -149,9 +149,9 @@ func Waiting(k Kind) Kind {
 	return k
 }
 
-// TooFar returns the kind for the next attempt of a call that waits, though a
-// quorum usually answers too late for the TTL: it must not stop others. spent is
-// what its last attempt took.
+// TooFar returns the kind for the next attempt of a waiting call that a quorum
+// usually answers too late for the TTL: it must not stop others. spent is the
+// length of its last attempt.
 func TooFar(k Kind, r Rounds, name string, spent time.Duration) Kind {
 	if f, ok := k.(interface {
 		tooFar(r Rounds, name string, spent time.Duration) Kind
@@ -161,23 +161,22 @@ func TooFar(k Kind, r Rounds, name string, spent time.Duration) Kind {
 	return k
 }
 
-// Leave gives up the place of a call that waited and gets no lock. Its last
-// attempt has been undone.
+// Leave gives up the place of a waiting call without a lock. Its last attempt
+// has been undone.
 func Leave(k Kind, r Rounds, name string) {
 	if l, ok := k.(interface{ leave(r Rounds, name string) }); ok {
 		l.leave(r, name)
 	}
 }
 
-// Freed tells a kind that a lock is about to be released.
+// Freed tells a kind of a coming release.
 func Freed(k Kind, g *Grant) {
 	if f, ok := k.(interface{ freed(number int64) }); ok {
 		f.freed(g.Number)
 	}
 }
 
-// Meets reports whether a request for a lock may have to wait for one that is
-// held.
+// Meets reports whether a request for a lock may have to wait for a held one.
 func Meets(held, wanted Kind, heldName, wantedName string) bool {
 	of, wants := held.Traits(), wanted.Traits()
 	if (of.Serves == Permitted) != (wants.Needs == Permitted) || wants.Many {
@@ -190,8 +189,7 @@ func Meets(held, wanted Kind, heldName, wantedName string) bool {
 	return slices.ContainsFunc(several, func(name string) bool { return has(held, heldName, name) })
 }
 
-// Covers reports whether a lock that is held is as good as the one that is
-// wanted.
+// Covers reports whether a held lock is as good as the wanted one.
 func Covers(held, wanted Kind, heldName, wantedName string) bool {
 	if held.Traits().Serves&wanted.Traits().Needs == 0 {
 		return false
@@ -220,22 +218,21 @@ func Names(k Kind, name string) []string {
 	return []string{name}
 }
 
-// once is for kinds whose attempts have one round.
+// once is for kinds with one round to an attempt.
 type once struct{}
 
 func (once) Attempt(ctx context.Context, r Rounds, g *Grant) (*Refusal, error) {
 	return r.Round(ctx, g)
 }
 
-// single is for kinds with one resource, of which nothing can be wrong but the
-// name.
+// single is for kinds with one resource: only its name can be wrong.
 type single struct{}
 
 func (single) Several() []string             { return nil }
 func (single) Check(string) (string, string) { return "", "" }
 
-// scripted is the kind of a command whose script returns 1 or 0.
+// scripted is the kind of a command with a script that returns 1 or 0.
 var scripted = multiplex.Kind{Judge: wire.JudgeScript, Script: true}
 
-// telling is the kind of a claim whose script says what is in the way.
+// telling is the kind of a claim with a script that says what is in the way.
 var telling = multiplex.Kind{Judge: wire.JudgeTelling, Script: true}

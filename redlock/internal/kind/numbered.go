@@ -12,11 +12,11 @@ import (
 )
 
 // Fencing numbers (docs/fencing.md): with Config.Fenced, an attempt runs
-// acquire_fenced.lua instead of SET NX. A node grants it only if its number is
-// higher than any that the node has granted for the resource, or for one of
-// several, which then all have this number as their last. Two quorums share
-// a node, so a later lock has a higher number than an earlier one. Releases and
-// extensions are those of any lock: they do not touch the numbers.
+// acquire_fenced.lua instead of SET NX. A node grants it only with a higher
+// number than any it has granted for the resource, or for any of several. All
+// of these then have this number as their last. Two quorums share a node, so a
+// later lock has a higher number than an earlier one. Releases and extensions
+// are those of any lock: they do not touch the numbers.
 
 // numbered is a plain lock with a number, and numberedAll one on several
 // resources.
@@ -28,14 +28,14 @@ type (
 // Numbers draws the numbers of one client.
 type Numbers struct {
 	*pure.Numbers
-	// OnRenumber is called for each attempt that needs a second round.
+	// OnRenumber is called for each attempt with a second round.
 	OnRenumber func()
 
 	beliefs       *pure.Beliefs
 	kind, allKind *multiplex.ClaimKind // of one resource, and of several
 }
 
-// NewNumbers returns numbers that begin with the local time.
+// NewNumbers returns numbers from the local time on.
 func NewNumbers() *Numbers {
 	n := &Numbers{Numbers: pure.NewNumbers(time.Now()), beliefs: pure.NewBeliefs(time.Now()), OnRenumber: func() {}}
 	kind := multiplex.Kind{Judge: n.judge, Script: true}
@@ -46,8 +46,7 @@ func NewNumbers() *Numbers {
 
 const (
 	// fenceLead is how far a number may be ahead of a node's clock. It bounds
-	// what a clock that was set does to the numbers, and is no matter of
-	// safety.
+	// the effect of a wrong clock on the numbers, and is no matter of safety.
 	fenceLead = 2 * pure.FenceLead
 	// fencePeriod is for how long at least a node remembers a resource's last
 	// number by itself. All clients use the same.
@@ -62,9 +61,9 @@ func (n *numberedAll) Attempt(ctx context.Context, r Rounds, g *Grant) (*Refusal
 	return n.kinds.Numbers.attempt(ctx, r, g)
 }
 
-// attempt is an attempt with a number. If nodes where the resource is free
-// refuse that as too low, it makes a second round at once, with the number that
-// their answers ask for.
+// attempt is an attempt with a number. If nodes with a free resource refuse it
+// as too low, a second round follows at once, with the number from their
+// answers.
 func (n *Numbers) attempt(ctx context.Context, r Rounds, g *Grant) (*Refusal, error) {
 	g.Number = n.Next(time.Now())
 	refusal, err := r.Round(ctx, g)
@@ -85,7 +84,7 @@ func (n *numberedAll) Claim(g *Grant, room []byte) (*multiplex.ClaimKind, multip
 	return n.kinds.Numbers.allKind, multiplex.Encoded{Bytes: n.kinds.fenced(room, n.names, g)}
 }
 
-// fenced appends the call of acquire_fenced.lua that sets a lock.
+// fenced appends the call of acquire_fenced.lua to set a lock.
 func (k *Kinds) fenced(dst []byte, names []string, g *Grant) []byte {
 	keys := 2*len(names) + 1
 	dst = wire.AcquireFenced.Call(dst, keys, 3+keys+5)
@@ -103,7 +102,7 @@ func (k *Kinds) fenced(dst []byte, names []string, g *Grant) []byte {
 	return wire.Milliseconds(dst, fencePeriod)
 }
 
-// The codes that acquire_fenced.lua returns.
+// The codes of acquire_fenced.lua.
 const (
 	fenceHeld = iota
 	fenceGranted
@@ -124,8 +123,8 @@ func (n *Numbers) judge(v resp.Value) multiplex.Vote {
 		return multiplex.Granted
 	case code == fenceFloorless:
 		return multiplex.Floorless
-	// A number of ours is not too far ahead of an honest node whose clock is
-	// right, nor is one that such a node has granted beyond belief (R33).
+	// A number of ours is not too far ahead of an honest node with the right
+	// time, nor is a number granted by such a node beyond belief (R33).
 	case code == fenceAhead || !n.beliefs.Believes(number, time.Now()):
 		return multiplex.Beyond
 	case code == fenceStale:
@@ -136,15 +135,15 @@ func (n *Numbers) judge(v resp.Value) multiplex.Vote {
 	return multiplex.Refused
 }
 
-// IsStale reports whether a reply of acquire_fenced.lua says that the number is
-// too low.
+// IsStale reports whether a reply of acquire_fenced.lua calls the number too
+// low.
 func IsStale(v resp.Value) bool {
 	code, _, ok := readFenced(v)
 	return ok && code == fenceStale
 }
 
 // readFenced reads a code and a number, and, with the code fenceHeld, checks
-// the text behind them, which Claim.Told gets.
+// the text behind them, for Claim.Told.
 func readFenced(v resp.Value) (code, number int64, ok bool) {
 	if v.Type() != resp.Array || v.IsNull() {
 		return 0, 0, false

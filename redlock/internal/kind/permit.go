@@ -15,34 +15,33 @@ import (
 )
 
 // A permit is one of a semaphore's. Each permit is a lock of its own, with one
-// key: so there are never more holders than permits. A majority that counted
-// holders would admit more. A node that refuses a permit says which others are
-// free, and the client asks for one of these.
+// key: so there are never more holders than permits. A majority with counted
+// holders would admit more. A node that refuses a permit names free ones, and
+// the client asks for one of these.
 type permit struct {
 	single
 	kinds   *Kinds
 	permits int
-	// mark is for how long the mark of a caller that waits stands, 0 for one
-	// that does not wait.
+	// mark is how long the mark of a waiting caller stands; 0 without a wait.
 	mark   time.Duration
 	spares *spares
 	marked *permit // of a caller that waits
 }
 
-// MaxPermits is the most permits that a semaphore may have.
+// MaxPermits is the most permits of a semaphore.
 const MaxPermits = 1024
 
-// LongestPause is how long a caller that waits may wait between two attempts.
+// LongestPause is the longest wait between two attempts of a caller.
 const LongestPause = time.Second
 
-// PermitMark is for how long the mark of a caller stands that waits for a
-// permit. A refused attempt sets it anew only if less than three quarters of it
-// are left. So after each attempt that much is left at least, and it must be
-// more than the time to the caller's next one: LongestPause, and half a second
-// for pauses and for nodes that are slow.
+// PermitMark is how long the mark of a waiting caller stands. A refused attempt
+// sets it anew only if less than three quarters of it are left. So after each
+// attempt at least three quarters are left. They must be more than the time to
+// the caller's next one: LongestPause, and half a second for pauses and slow
+// nodes.
 const PermitMark = (LongestPause + 500*time.Millisecond) * 4 / 3
 
-// mostPermits bounds the callers of one client that ask the nodes for permits
+// mostPermits bounds how many callers of one client ask the nodes for permits
 // of one semaphore at one time, after others got some.
 const mostPermits = 8
 
@@ -57,7 +56,7 @@ var (
 )
 
 // Permit returns the kind of a semaphore's permits. What it makes shares the
-// numbers of permits that are free.
+// numbers of free permits.
 func (k *Kinds) Permit(permits int) Kind {
 	p := permit{kinds: k, permits: permits, spares: &spares{}}
 	waits := p
@@ -86,12 +85,12 @@ func (p *permit) waiting() Kind { return p.marked }
 
 func (p *permit) freed(number int64) { p.spares.give(number, p.permits) }
 
-// permitRounds is how many permits an attempt asks for, one after another,
-// while nodes say that others are free.
+// permitRounds is how many permits an attempt asks for, one after another, as
+// long as nodes name free ones.
 const permitRounds = 4
 
-// Attempt is an attempt to get any permit: one that this client has given back,
-// and then one that is free by the word of most nodes.
+// Attempt is an attempt to get any permit: first one given back by this client,
+// and then one free by the word of most nodes.
 func (p *permit) Attempt(ctx context.Context, r Rounds, g *Grant) (*Refusal, error) {
 	g.Number = p.spares.take()
 	if g.Number < 0 {
@@ -106,14 +105,14 @@ func (p *permit) Attempt(ctx context.Context, r Rounds, g *Grant) (*Refusal, err
 	}
 }
 
-// spares are the permits that were given back by one Locker and are not asked
-// for since. Other clients may have taken them.
+// spares are the permits given back by one Locker and not asked for since.
+// Other clients may have taken them.
 type spares struct {
 	mu      sync.Mutex // guards the following
 	numbers []int64
 }
 
-// give notes a permit that is about to be released.
+// give notes a permit before its release.
 func (s *spares) give(number int64, most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +121,7 @@ func (s *spares) give(number int64, most int) {
 	}
 }
 
-// take returns the one that was given back last, or -1.
+// take returns the one given back last, or -1.
 func (s *spares) take() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,8 +177,8 @@ func (p *permit) Refusal(s *Said, name string, _ int) bool {
 	return true
 }
 
-// appendFree appends the numbers in the text of a node, each of them once: a
-// node that repeats one is still one node.
+// appendFree appends the numbers in the text of a node, each of them once:
+// repeated numbers still come from one node.
 func appendFree(all []int, text []byte, permits int) []int {
 	others := len(all)
 	for number := range bytes.SplitSeq(text, []byte(",")) {
@@ -191,7 +190,7 @@ func appendFree(all []int, text []byte, permits int) []int {
 	return all
 }
 
-// mostFree returns the numbers that most nodes named. all is changed.
+// mostFree returns the numbers named by most nodes. all is changed.
 func mostFree(all []int) (free []int) {
 	slices.Sort(all)
 	most := 0

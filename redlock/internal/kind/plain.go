@@ -34,17 +34,16 @@ var (
 )
 
 var (
-	// ReleaseForms are the native commands that do what release.lua does (R25):
-	// of Redis from 8.4 and Valkey from 9.2 on, and of Valkey from 9.0 on.
-	// Extensions have none: at maxmemory the script succeeds where SET … IFEQ
-	// is refused.
+	// ReleaseForms are the native commands instead of release.lua (R25): of
+	// Redis from 8.4 and Valkey from 9.2 on, and of Valkey from 9.0 on.
+	// Extensions have none: at maxmemory SET … IFEQ is refused, but the script
+	// succeeds.
 	ReleaseForms = []multiplex.Form{
 		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n")},
 		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n")},
 	}
 	// ClaimForms are the forms of SET for clients with Config.Owner: SET … NX
-	// PX … GET, of Redis from 7.0 on, replies with the value that is in the
-	// way.
+	// PX … GET, of Redis from 7.0 on, replies with the value in the way.
 	ClaimForms = []multiplex.Form{
 		{Name: "SET NX GET", Head: []byte("*7\r\n$3\r\nSET\r\n"), Tail: []byte("$3\r\nGET\r\n"), Judge: wire.JudgeSetGet, Telling: true},
 	}
@@ -73,25 +72,24 @@ func (*plain) Hear(s *Said, node, number int, text []byte) { s.hold(node, number
 
 func (*plain) Refusal(s *Said, _ string, _ int) bool { return s.Owner != "" }
 
-// Commands of holds that are no part of the algorithm, for locks that are Alone.
+// Commands of holds beyond the algorithm, for locks that are Alone.
 var (
 	// healKind is an extension that may set the key again. It is not merged:
-	// every node that it goes to must owe a release, and only for a command
-	// that gets its place in the log at once are these nodes known at once
-	// (R8).
+	// every node that gets it must owe a release. These nodes are known at once
+	// only for a command with its place in the log (R8).
 	healKind = &multiplex.ExtendKind{Kind: multiplex.Kind{Judge: wire.JudgeHeal, Script: true}, Creates: true}
-	// shortenKind is the release of a lock whose keys stay for a while. It
-	// stands behind every renewal that was posted, since a renewal behind it
-	// would give the key its whole TTL again.
+	// shortenKind is the release of a lock with keys that stay for a while. It
+	// stands behind every posted renewal, since a renewal behind it would give
+	// the key its whole TTL again.
 	shortenKind = &multiplex.ReleaseKind{Kind: scripted, Behind: true}
 )
 
-// Heal returns an extension that sets missing keys again.
+// Heal returns an extension to set missing keys again.
 func (k *Kinds) Heal(g *Grant, room []byte, ttl, promised time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
 	return healKind, k.Encoder.Heal(room, g.Name, &g.Token, ttl, promised)
 }
 
-// Shorten returns a release that leaves the keys for the rest of a time.
+// Shorten returns a release to leave the keys for the rest of a time.
 func (k *Kinds) Shorten(g *Grant, room []byte, rest time.Duration) (*multiplex.ReleaseKind, multiplex.Encoded) {
 	return shortenKind, k.Encoder.Shorten(room, g.Name, &g.Token, rest)
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/redmux/redmux/redlock/internal/wire"
 )
 
-// A Refusal is why an attempt got no lock, by most of the nodes that said so.
+// A Refusal is why an attempt got no lock, by most of the refusing nodes.
 type Refusal struct {
-	// Bare means that the nodes said no more than that the lock is held.
+	// Bare means that the nodes said no more than held.
 	Bare     bool
 	Resource string // which of several resources is in the way
 	Owner    string // the label of its holder
 	Place    int    // in the queue of a fair lock; 0 if that is not known
 	Admitted int    // the nodes that have the caller in that queue
 
-	// Key is the key, without the prefix, that the nodes are to push about; ""
-	// if it is not known.
+	// Key is the key for the nodes to push about, without the prefix; "" if
+	// unknown.
 	Key string
-	// Soon is the longest time from the beginning of this attempt to that of the
+	// Soon is the longest time between the beginnings of this attempt and the
 	// next; 0: no bound.
 	Soon time.Duration
 
@@ -29,21 +29,22 @@ type Refusal struct {
 	late             int64 // see Said.passed
 }
 
-// Said is what the nodes said when they refused one round.
+// Said is what the nodes said in refusals of one round.
 type Said struct {
 	Refusal
 	kind     Kind
 	scripted bool
 	dirty    bool
-	// numbers are what the nodes' texts begin with; 0 if a node said nothing.
+	// numbers are those at the beginning of the nodes' texts; 0 for a silent
+	// node.
 	numbers [multiplex.MaxNodes]uint8
 	owners  [multiplex.MaxNodes]string
 	free    []int // the numbers of permits that are free, by each node
 	queued  queued
 }
 
-// Begin prepares for a round. scripted is set if scripts refuse it, whose text
-// begins with a number; otherwise the text is the value that is in the way.
+// Begin prepares for a round. scripted is set for scripts: the text of their
+// refusal begins with a number. Otherwise the text is the value in the way.
 func (s *Said) Begin(k Kind, scripted bool) {
 	if s.dirty {
 		*s = Said{free: s.free[:0]}
@@ -51,8 +52,8 @@ func (s *Said) Begin(k Kind, scripted bool) {
 	s.kind, s.scripted = k, scripted
 }
 
-// Hear takes what one node said. It keeps nothing of a value that is not of a
-// lock's form: it may be secret (R27).
+// Hear takes what one node said. It keeps nothing of a value of another form
+// than a lock's: it may be secret (R27).
 func (s *Said) Hear(node int, text []byte) {
 	s.dirty = true
 	number, value := 1, text
@@ -62,8 +63,8 @@ func (s *Said) Hear(node int, text []byte) {
 	s.kind.Hear(s, node, number, value)
 }
 
-// hold notes what a node said of a key that is in the way, whose number is at
-// most places, and of its value.
+// hold notes what a node said of a key in the way, with a number up to places,
+// and of its value.
 func (s *Said) hold(node, number, places int, value []byte) {
 	if number > places {
 		return
@@ -88,7 +89,7 @@ func (s *Said) Refused(name string) *Refusal {
 	return &s.Refusal
 }
 
-// mostOf returns what most nodes said, and zero if none said anything.
+// mostOf returns what most nodes said, and zero if all were silent.
 func mostOf[T comparable](all []T) (which T) {
 	var none T
 	count, most := make(map[T]int), 0

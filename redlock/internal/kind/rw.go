@@ -7,18 +7,18 @@ import (
 	"github.com/redmux/redmux/redlock/internal/wire"
 )
 
-// Read/write locks. A node has a writer's key, which is that of a plain lock; a
-// sorted set of its readers, each with the end of its time by the node's clock;
-// and the mark of a writer that waits, which keeps new readers out. A node
-// grants a reader only without a writer, and a writer only without readers. Two
-// quorums share a node, so a writer is alone.
+// Read/write locks. A node has a writer's key, as of a plain lock; a sorted set
+// of its readers, each with the end of its time by the node's clock; and the
+// mark of a waiting writer, to keep new readers out. A node grants a reader
+// only without a writer, and a writer only without readers. Two quorums share a
+// node, so a writer is alone.
 
-// A reader is one of those that hold the lock together.
+// A reader is one of several that hold the lock together.
 type reader struct {
 	once
 	single
 	kinds *Kinds
-	// writer is the token of the writer that it was; zero if there is none.
+	// writer is its former token as a writer; zero without one.
 	writer wire.Veiled
 }
 
@@ -27,21 +27,20 @@ type writer struct {
 	once
 	single
 	kinds *Kinds
-	// mark is how long the mark of a caller that waits stands, 0 for one that
-	// does not wait.
+	// mark is how long the mark of a waiting caller stands; 0 without a wait.
 	mark time.Duration
-	// reader is the token of the reader that it stays; zero if there is none.
+	// reader is its lasting token as a reader; zero without one.
 	reader wire.Veiled
 }
 
-// MarkTime is for how long an attempt of a waiting writer keeps new readers
-// out. Attempts in the first quarter do not set the mark again: see write.lua.
-// The next attempt begins half of it after the last one did at the latest, or
-// at once if that took longer. So the mark has no gap where a quorum answers
+// MarkTime is how long an attempt of a waiting writer keeps new readers out.
+// Attempts in the first quarter do not set the mark again: see write.lua. The
+// next attempt begins half of it after the last one did at the latest, or at
+// once after a longer attempt. So the mark has no gap where a quorum answers
 // within 250 ms.
 const MarkTime = 300 * time.Millisecond
 
-// mostReaders bounds the readers of one client that ask the nodes at one time,
+// mostReaders bounds how many readers of one client ask the nodes at one time,
 // after others were let in.
 const mostReaders = 1024
 
@@ -56,16 +55,16 @@ var (
 // Reader returns the kind of readers.
 func (k *Kinds) Reader() Kind { return k.reader }
 
-// Downgraded returns the kind of a reader that is a writer with a token.
+// Downgraded returns the kind of a reader made of the writer with a token.
 func (k *Kinds) Downgraded(token wire.Veiled) Kind { return &reader{kinds: k, writer: token} }
 
 // Writer returns the kind of writers.
 func (k *Kinds) Writer() Kind { return k.writer }
 
-// Upgraded returns the kind of a writer that is a reader with a token.
+// Upgraded returns the kind of a writer made of the reader with a token.
 func (k *Kinds) Upgraded(token wire.Veiled) Kind { return &writer{kinds: k, reader: token} }
 
-// IsReader and IsWriter report whether a lock has that kind.
+// IsReader and IsWriter report the kind of a lock.
 func IsReader(k Kind) bool { _, ok := k.(*reader); return ok }
 
 // IsWriter is described at IsReader.
@@ -176,10 +175,10 @@ func (w *writer) Refusal(s *Said, name string, place int) bool {
 	return true
 }
 
-// readersPlace is that of the readers among the keys.
+// readersPlace is the readers' place among the keys.
 const readersPlace = 2
 
-// keyInTheWay returns the key, without the prefix, that a caller waits for.
+// keyInTheWay returns the key in a caller's way, without the prefix.
 func keyInTheWay(name string, place int) string {
 	return name + [rwKeys]string{"", wire.ReadersSuffix, wire.MarkSuffix}[place-1]
 }

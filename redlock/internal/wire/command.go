@@ -24,24 +24,24 @@ func (e *Encoder) Release(dst []byte, resource string, token *Veiled) multiplex.
 	return e.one(dst, &Release, resource, token)
 }
 
-// Extend appends the extension of one lock. other is the TTL for a key that has
-// none.
+// Extend appends the extension of one lock. other is the TTL for a key without
+// one.
 func (e *Encoder) Extend(dst []byte, resource string, token *Veiled, ttl, other time.Duration) multiplex.Encoded {
 	return e.one(dst, &Extend, resource, token, ttl, other)
 }
 
-// Heal is Extend for a hold that sets missing keys again.
+// Heal is Extend for a hold with Heal: it sets missing keys again.
 func (e *Encoder) Heal(dst []byte, resource string, token *Veiled, ttl, other time.Duration) multiplex.Encoded {
 	return e.one(dst, &Heal, resource, token, ttl, other)
 }
 
-// Shorten appends the command that shortens what remains of a lock's key to the
-// given time.
+// Shorten appends the command to shorten the rest of a lock's key to the given
+// time.
 func (e *Encoder) Shorten(dst []byte, resource string, token *Veiled, rest time.Duration) multiplex.Encoded {
 	return e.one(dst, &Shorten, resource, token, rest)
 }
 
-// one appends a script that takes the key of one resource, a token and times.
+// one appends a script with the key of one resource, a token and times.
 func (e *Encoder) one(dst []byte, s *Script, resource string, token *Veiled, times ...time.Duration) multiplex.Encoded {
 	dst = append(dst, s.head...)
 	from := len(dst)
@@ -54,8 +54,8 @@ func (e *Encoder) one(dst []byte, s *Script, resource string, token *Veiled, tim
 	return multiplex.Encoded{Bytes: dst, Key: key}
 }
 
-// Several appends a script that takes the keys of several resources, a token
-// and times.
+// Several appends a script with the keys of several resources, a token and
+// times.
 func (e *Encoder) Several(dst []byte, s *Script, resources []string, token *Veiled, times ...time.Duration) multiplex.Encoded {
 	dst = s.Call(dst, len(resources), 4+len(resources)+len(times))
 	from := len(dst)
@@ -82,15 +82,13 @@ func appendExtendMany(dst []byte, n int) []byte {
 	return ExtendMany.Call(dst, n, 3+4*n)
 }
 
-// MergedRelease and MergedExtension merge commands that wait for the same
-// flush.
+// MergedRelease and MergedExtension merge commands of the same flush.
 var (
 	MergedRelease   = mergerOf(appendReleaseMany)
 	MergedExtension = mergerOf(appendExtendMany)
 )
 
-// mergerOf returns a Merger that merges commands into the script call that the
-// given function begins.
+// mergerOf returns a Merger into the script call begun by the given function.
 func mergerOf(appendHead func(dst []byte, n int) []byte) *multiplex.Merger {
 	return &multiplex.Merger{Kind: multiplex.Kind{Judge: judgeOneOfMany, Script: true}, AppendHead: appendHead}
 }

@@ -22,7 +22,7 @@ type Encoder struct {
 // resource's, and it is in no resource. So no key of one lock is that of
 // another, whatever their kinds are.
 const (
-	// Reserved is in the name of every key that a lock has beside those of its
+	// Reserved is in the name of every key of a lock beside those of its
 	// resources, its permits and its fencing number.
 	Reserved = ":redlock:"
 
@@ -53,7 +53,7 @@ func (e *Encoder) Key(dst []byte, resource string) []byte {
 }
 
 // KeyWith appends prefix, resource and suffix as one bulk string: by its
-// length, so that no byte of it can inject a command (R19).
+// length: no byte of it can inject a command (R19).
 func (e *Encoder) KeyWith(dst []byte, resource, suffix string) []byte {
 	dst = append(dst, byte(resp.BulkString))
 	dst = strconv.AppendInt(dst, int64(len(e.Prefix)+len(resource)+len(suffix)), 10)
@@ -79,8 +79,8 @@ func (e *Encoder) PermitKey(dst []byte, resource string, number int64) []byte {
 }
 
 // Value appends the value of a lock's keys as one bulk string: the token, and
-// the owner's label if there is one. Every command that sets, compares or
-// deletes has the whole value.
+// any label of the owner. Every command to set, compare or delete has the whole
+// value.
 func (e *Encoder) Value(dst []byte, token *Veiled) []byte {
 	text := token.Unveil()
 	if e.Owner == "" {

@@ -6,7 +6,7 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// SealOf returns the commands that read and write the nodes' seals.
+// SealOf returns the commands to read and write the nodes' seals.
 func SealOf(prefix string) multiplex.Seal {
 	seal, opening := prefix+SealName, prefix+OpeningName
 	return multiplex.Seal{
@@ -17,7 +17,7 @@ func SealOf(prefix string) multiplex.Seal {
 	}
 }
 
-// ReadRecord returns the command that reads a node's record of fencing numbers.
+// ReadRecord returns the command to read a node's record of fencing numbers.
 func ReadRecord(prefix string) []byte { return resp.AppendCommand(nil, "GET", prefix+RecordName) }
 
 // WriteFloor encodes a call of floor.lua for the process with a run id, with

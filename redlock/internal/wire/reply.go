@@ -21,10 +21,9 @@ func JudgeSet(v resp.Value) multiplex.Vote {
 	}
 }
 
-// JudgeSetGet reads the reply to SET … NX GET, where null means the opposite:
-// there was no value, so the key was set. A value is a refusal. +OK, which a
-// server replies that ignores GET, and anything else answers nothing (R16,
-// R17).
+// JudgeSetGet reads the reply to SET … NX GET. Here null means the opposite:
+// there was no value, so the key was set. A value is a refusal. +OK, from a
+// server deaf to GET, and anything else answers nothing (R16, R17).
 func JudgeSetGet(v resp.Value) multiplex.Vote {
 	switch {
 	case v.IsNull() && v.Type() != resp.Array:
@@ -40,7 +39,7 @@ func JudgeSetGet(v resp.Value) multiplex.Vote {
 // nothing else (R16).
 func JudgeScript(v resp.Value) multiplex.Vote { return judgeInteger(v, 0, multiplex.Refused) }
 
-// JudgeHeal is JudgeScript, with 2 for a key that was set again (R10).
+// JudgeHeal is JudgeScript, with 2 for a key set again (R10).
 func JudgeHeal(v resp.Value) multiplex.Vote {
 	return judgeInteger(v, 2, multiplex.Restored)
 }
@@ -51,8 +50,7 @@ func judgeOneOfMany(v resp.Value) multiplex.Vote {
 	return judgeInteger(v, -1, multiplex.Failed)
 }
 
-// judgeInteger is JudgeScript for a script that may also return another
-// integer.
+// judgeInteger is JudgeScript for a script with another integer to return.
 func judgeInteger(v resp.Value, other int64, meaning multiplex.Vote) multiplex.Vote {
 	n, ok := v.Int64()
 	switch {
@@ -67,8 +65,8 @@ func judgeInteger(v resp.Value, other int64, meaning multiplex.Vote) multiplex.V
 	}
 }
 
-// JudgeTelling is JudgeScript for claims that are refused with a text, which
-// says what is in the way.
+// JudgeTelling is JudgeScript for claims refused with a text: it says what is
+// in the way.
 func JudgeTelling(v resp.Value) multiplex.Vote {
 	if Refuses(v) {
 		return multiplex.Refused
@@ -79,8 +77,8 @@ func JudgeTelling(v resp.Value) multiplex.Vote {
 	return multiplex.Alien
 }
 
-// Refuses reports whether a value is a text with which the scripts that set a
-// lock's keys refuse.
+// Refuses reports whether a value is a refusal's text, from a script for a
+// lock's keys.
 func Refuses(v resp.Value) bool {
 	if v.Type() != resp.BulkString || v.IsNull() {
 		return false
@@ -89,12 +87,11 @@ func Refuses(v resp.Value) bool {
 	return i > 0
 }
 
-// ReadRefusal reads the text of a script that refused. It begins with a number
-// from 1 on: the place of the key that is in the way among those of several
-// resources or of a read/write lock, the code of ask_fair.lua for a fair lock,
-// and otherwise 1. The rest is the value of that key, "" if that is not shown,
-// or what the script says instead. The number is 0 if the text has another
-// form.
+// ReadRefusal reads the text of a script's refusal. It begins with a number
+// from 1 on: the place of the key in the way among those of several resources
+// or of a read/write lock, the code of ask_fair.lua for a fair lock, and
+// otherwise 1. The rest is the value of the key, "" if hidden, or what the
+// script says instead. The number is 0 for a text of another form.
 func ReadRefusal(text []byte) (i int, value []byte) {
 	place, value, found := bytes.Cut(text, Blank)
 	n, err := strconv.ParseUint(string(place), 10, 8)
@@ -104,8 +101,8 @@ func ReadRefusal(text []byte) (i int, value []byte) {
 	return int(n), value
 }
 
-// MaxResources is the most resources that one lock may have, and so the highest
-// number in the text of a refusal.
+// MaxResources is the most resources of one lock, and so the highest number in
+// the text of a refusal.
 const MaxResources = 64
 
 // Blank separates the parts of a refusal's text.

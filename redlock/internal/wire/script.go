@@ -8,8 +8,7 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A Script is a Lua program that the nodes run, and its digest, which
-// identifies it.
+// A Script is a Lua program for the nodes, and its digest, its name there.
 type Script struct {
 	Source, Digest string
 	head           string // of a call with one key; see withHead
@@ -20,8 +19,8 @@ func NewScript(source string) Script {
 	return Script{Source: source, Digest: lua.Digest(source)}
 }
 
-// withHead returns the script with what stands before the key in a call that
-// has one key and the given number of arguments, encoded once for all calls.
+// withHead returns the script with what stands before the key in a call with
+// one key and the given number of arguments, encoded once for all calls.
 func (s Script) withHead(arguments int) Script {
 	s.head = string(s.Call(nil, 1, arguments))
 	return s
@@ -84,10 +83,10 @@ func (s *Script) Loaded(v resp.Value) error {
 	return nil
 }
 
-// Load returns the command that loads the script.
+// Load returns the command to load the script.
 func (s *Script) Load() []byte { return resp.AppendCommand(nil, "SCRIPT", "LOAD", s.Source) }
 
-// Cure returns the commands that load scripts into a node (R24).
+// Cure returns the commands to load scripts into a node (R24).
 func Cure(scripts []Script) (load [][]byte) {
 	for _, s := range scripts {
 		load = append(load, s.Load())

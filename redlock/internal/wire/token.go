@@ -9,18 +9,18 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// Characters are those of a token, which encode TokenBytes random bytes.
+// Characters are those of a token: they encode TokenBytes random bytes.
 type Characters = [pure.TokenText]byte
 
 // TokenBytes is how many random bytes a token encodes: 160 bits.
 const TokenBytes = 20
 
-// TokenEncoding refuses texts whose last character encodes bits that no token
-// has, so that each token has only one text.
+// TokenEncoding refuses a last character with bits beyond the token's: each
+// token has only one text.
 var TokenEncoding = base64.RawURLEncoding.Strict()
 
-// A Veiled is a token as a lock keeps it, combined with bytes that only this
-// process has. Package fmt prints the unexported fields of a user's struct
+// A Veiled is a token as a lock keeps it, combined with bytes known only to
+// this process. Package fmt prints the unexported fields of a user's struct
 // without calling their methods, and what a pointer in one leads to, one step
 // far (R27). So what a user can keep has no secret by value in it, nor behind
 // its first pointer.
@@ -38,8 +38,8 @@ func Veil(t Characters) (v Veiled) {
 	return v
 }
 
-// Unveil returns the token: a zero one for that of the zero Lock, which would
-// show the veil.
+// Unveil returns the token: a zero one for that of the zero Lock. Otherwise it
+// would show the veil.
 func (v *Veiled) Unveil() (t Characters) {
 	if *v == (Veiled{}) {
 		return t
@@ -56,7 +56,7 @@ type Tokens struct {
 	pool [200 * TokenBytes]byte
 }
 
-// Next returns a token that was never drawn before.
+// Next returns a token never drawn before.
 func (t *Tokens) Next() (token Characters) {
 	random := t.draw()
 	TokenEncoding.Encode(token[:], random[:])
