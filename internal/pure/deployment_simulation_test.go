@@ -343,7 +343,8 @@ func (w *world) run(until time.Duration) {
 }
 
 // seeds is how many worlds a test draws. Under the race detector, which finds
-// nothing in a single goroutine, a few do: Lua takes twenty times as long there.
+// nothing in a single goroutine, a few do: Lua takes twenty times as long
+// there.
 var seeds = map[bool]int{false: 100, true: 10}[redistest.Raceful]
 
 // Clients of one set that start within a moment come to one deployment, within
