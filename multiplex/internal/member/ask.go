@@ -30,7 +30,7 @@ func (q *Questions) Answer(i int, v resp.Value) error {
 	return q.then()
 }
 
-// said is what a script that writes a key replies.
+// said is the reply of a script to write a key.
 type said uint8
 
 const (
@@ -40,9 +40,9 @@ const (
 	saidText
 )
 
-// write sends a command that runs such a script. took gets the reply, with the
-// mutex. A node that lost the script gets it again. lost and the result are
-// those of Host.Ask.
+// write sends a command with such a script. took gets the reply, with the
+// mutex. A node without the script gets it again. lost and the result are those
+// of Host.Ask.
 func (m *Members) write(i int, what string, command []byte, took func(said, resp.Value) error, lost func()) bool {
 	return m.host.Ask(i, [][]byte{command}, func(_ int, v resp.Value) error {
 		m.host.Lock()
@@ -66,7 +66,7 @@ func (m *Members) write(i int, what string, command []byte, took func(said, resp
 
 func isText(v resp.Value) bool { return v.Type() == resp.BulkString && !v.IsNull() }
 
-// cure loads the script that writes the seal again. The next look comes soon.
+// cure loads the script to write the seal again. The next look comes soon.
 func (m *Members) cure(i int) {
 	if m.host.Cure(i) {
 		m.hasten(i)
@@ -80,7 +80,7 @@ func (m *Members) hasten(i int) {
 	m.host.Wake(n.looks.Next)
 }
 
-// unexpected returns the error of a reply that cannot answer its command (R16).
+// unexpected returns the error of a reply unfit for its command (R16).
 func unexpected(v resp.Value, what string, why error) error {
 	if why != nil {
 		return fmt.Errorf("%w to %s: %w", ErrUnexpected, what, why)
@@ -88,7 +88,7 @@ func unexpected(v resp.Value, what string, why error) error {
 	return fmt.Errorf("%w: type %q to %s", ErrUnexpected, v.Type(), what)
 }
 
-// valueOf parses the reply to a command that reads a key.
+// valueOf parses the reply to a read of a key.
 func valueOf(v resp.Value) (found pure.Seen, text string, err error) {
 	switch {
 	case conn.ClassOf(v) == conn.ClassWrongType:

@@ -41,8 +41,8 @@ const (
 // staleAfter is the least time for which rounds share a cause.
 const staleAfter = 10 * time.Millisecond
 
-// Cause returns why the vote of a node that is up is missing. Rounds share the
-// cause for a moment, so that it is not made for each of them.
+// Cause returns why the vote of an up node is missing. Rounds share the cause
+// for a moment: it is not made for each of them.
 func (m *Members) Cause(i int, now time.Duration) *Cause {
 	n := &m.nodes[i]
 	if n.cause != nil && now < n.stale {
@@ -65,10 +65,10 @@ func (m *Members) Cause(i int, now time.Duration) *Cause {
 // outdated.
 func (m *Members) Renew(i int) { m.nodes[i].cause = nil }
 
-// isLearning is the one cause for which it helps to wait.
+// isLearning is the one cause that passes by waiting.
 var isLearning = &Cause{Kind: Learning}
 
-// NoFloor returns why a node that was not given a floor has none.
+// NoFloor returns why a node has no floor yet.
 func (m *Members) NoFloor(i int) *Cause {
 	switch {
 	case m.nodes[i].trust.Run == "" && !m.config.Durable.Has(i):
@@ -136,7 +136,7 @@ func (m *Members) unopened() string {
 	return text
 }
 
-// elsewhere is the cause if the deployment is in another database.
+// elsewhere is the cause for a deployment in another database.
 func (m *Members) elsewhere(i int, now time.Duration) *Cause {
 	node, other, _ := m.deployment.Other()
 	return &Cause{Kind: Foreign, Asked: now,
@@ -145,7 +145,7 @@ func (m *Members) elsewhere(i int, now time.Duration) *Cause {
 		Advice: "name the same database in all clients, or use another prefix; if that deployment is over, replace it (redlock init)"}
 }
 
-// opening is the cause if another client is about to open the node.
+// opening is the cause for a node about to be opened by another client.
 func opening(o pure.Opening) *Cause {
 	if o.Stage == pure.Locked {
 		return &Cause{Kind: Unopened, Found: openingPlace + " is locked there for " + describe(o.Identity) +
@@ -154,8 +154,7 @@ func opening(o pure.Opening) *Cause {
 	return &Cause{Kind: Unopened, Found: "another client is about to open one with the node"}
 }
 
-// rivals is the cause if the nodes belong to several deployments. It names both
-// sides.
+// rivals is the cause for nodes of several deployments. It names both sides.
 func (m *Members) rivals() *Cause {
 	node, other, _ := m.deployment.Rivals()
 	found := m.claim(node)
@@ -169,14 +168,14 @@ func (m *Members) rivals() *Cause {
 			"these nodes should not have its key, delete the key there"}
 }
 
-// The names of the keys that say which deployment a node belongs to. Errors do
-// not show the prefix (R27).
+// The names of the keys with a node's deployment. Errors do not show the prefix
+// (R27).
 const (
 	sealPlace    = "the key redlock:seal (behind the prefix)"
 	openingPlace = "the key redlock:opening (behind the prefix)"
 )
 
-// claim returns the text that says what a node belongs to, and by which key.
+// claim returns the text about a node's deployment, and the key with it.
 func (m *Members) claim(i int) string {
 	who := m.deployment.Claim(i)
 	if who == m.deployment.Shown(i) {

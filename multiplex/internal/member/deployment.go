@@ -10,8 +10,8 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// settle carries out the next orders of pure.Deployment, which make the nodes
-// belong to one deployment (R30). Then the sets follow what that knows of the
+// settle carries out the next orders of pure.Deployment, to make the nodes
+// belong to one deployment (R30). Then the sets follow its knowledge of the
 // nodes. It must be called after each event of pure.Deployment.
 func (m *Members) settle(now time.Duration) {
 	if !m.tends() {
@@ -38,9 +38,9 @@ func (m *Members) settle(now time.Duration) {
 // tends reports whether there is a deployment to look after.
 func (m *Members) tends() bool { return m.config.Sealed() && !m.closing }
 
-// join forgets what was watched before the nodes belonged to the deployment
-// that another client opened. Only the seals tell how long ago that was. So no
-// lock of another set can be left (R29, R30).
+// join forgets what was watched before the nodes belonged to another client's
+// deployment. Only the seals tell of that time. So no lock of another set can
+// be left (R29, R30).
 func (m *Members) join(now time.Duration) {
 	d := &m.deployment
 	for i := range m.nodes {
@@ -61,8 +61,8 @@ func (m *Members) open(now time.Duration) {
 	}
 }
 
-// since returns since when all nodes count as watched, provided that this group
-// opens the set.
+// since returns since when all nodes count as watched, for a set opened by this
+// group.
 func (m *Members) since(now time.Duration) time.Duration {
 	return m.deployment.Since(func(i int) pure.Trust { return m.nodes[i].trust }, now)
 }
@@ -91,8 +91,8 @@ func (m *Members) TendDeployment(now time.Duration) time.Duration {
 	return m.due
 }
 
-// judgeDeployment updates the sets of nodes that do not show this client's
-// deployment. A node that is not up stays in its set for the time being.
+// judgeDeployment updates the sets of nodes outside this client's deployment. A
+// node that is not up stays in its set for the time being.
 func (m *Members) judgeDeployment(now time.Duration) {
 	strangers := m.Strangers
 	for i := range m.nodes {
@@ -116,8 +116,8 @@ func (m *Members) judgeDeployment(now time.Duration) {
 }
 
 // order sends an order for a node's deployment: the connection leads to the
-// very process that a seal is about. If the node cannot carry the order out at
-// the moment (-OOM, -MISCONF …), it gets the order again after the next look.
+// very process of a seal. If the node cannot carry the order out at the moment
+// (-OOM, -MISCONF …), it gets the order again after the next look.
 func (m *Members) order(i int, o pure.Order, now time.Duration) {
 	n, d := &m.nodes[i], &m.deployment
 	args, seal := m.arguments(i, o, now)
@@ -172,8 +172,8 @@ func (m *Members) arguments(i int, o pure.Order, now time.Duration) ([]string, *
 	return []string{"seal", who, seal.String()}, &seal
 }
 
-// renew writes how long this client has watched the process, if the found seal
-// says less.
+// renew writes how long this client has watched the process, over a found seal
+// with less.
 func (m *Members) renew(i int, s pure.Sighting, now time.Duration) {
 	n, who := &m.nodes[i], s.Identity()
 	if !m.deployment.Vouches(who) || n.looks.Writing || !n.trust.Renews(s, m.maxTTL, now) {

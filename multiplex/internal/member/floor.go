@@ -9,8 +9,8 @@ import (
 
 // Floors (docs/fencing.md): with numbers, a node grants a claim only with a
 // number higher than any granted for the key. A node that lost its memory has
-// no floor, and does not count. It is given one that makes up for the loss.
-// pure.Floors decides when, and which.
+// no floor, and does not count. It is given one to make up for the loss.
+// pure.Floors decides on the time and the number.
 
 // sightFloor takes in what a look found of a node's numbers.
 func (m *Members) sightFloor(l *look, now time.Duration) {
@@ -31,8 +31,8 @@ func (m *Members) sightFloor(l *look, now time.Duration) {
 }
 
 // proves reports whether a look found the node's own account, by clients with a
-// watch as long as any attempt can take (F4). The script that writes the floor
-// compares it. A durable node forgets nothing with its process.
+// watch as long as any attempt can take (F4). The script for the floor compares
+// it. A durable node forgets nothing with its process.
 func (m *Members) proves(l *look) bool {
 	seal := l.sighting.Seal
 	if l.sighting.What != pure.SealSeen || m.Doubted.Has(l.node) || !m.nodes[l.node].trust.Believes(seal) {
@@ -42,8 +42,8 @@ func (m *Members) proves(l *look) bool {
 	return seal.Identity == who && seal.Watched >= pure.NeedFor(m.maxTTL, m.config.DriftFactor)
 }
 
-// judgeFloors makes the set follow what is known of the nodes. A node is what it
-// was until it was looked at.
+// judgeFloors makes the set follow what is known of the nodes. Before a look, a
+// node is what it was.
 func (m *Members) judgeFloors() {
 	floorless := m.Floorless
 	for i := range m.nodes {
@@ -83,8 +83,8 @@ func (m *Members) giveFloors() {
 	}
 }
 
-// giveFloor writes a floor, and then looks whether it is there. What a node
-// cannot do for the moment is tried again after the next look.
+// giveFloor writes a floor, and then looks for it. What a node cannot do for
+// the moment is tried again after the next look.
 func (m *Members) giveFloor(i int, floor int64) {
 	took := func(said said, v resp.Value) error {
 		m.floors.Answered(i)
@@ -102,8 +102,8 @@ func (m *Members) giveFloor(i int, floor int64) {
 	}
 }
 
-// LostFloor says that a node granted a number without a floor: its memory is
-// gone. It returns the cause of the failed vote.
+// LostFloor tells of a node's grant without a floor: its memory is gone. It
+// returns the cause of the failed vote.
 func (m *Members) LostFloor(i int) *Cause {
 	if m.floors.Sealed(i) {
 		m.floors.Blind(i)
@@ -115,16 +115,15 @@ func (m *Members) LostFloor(i int) *Cause {
 	return m.NoFloor(i)
 }
 
-// Disbelieved says that a node refused a number for a reason that cannot be true
-// (R33). Its record and clock are read again soon: it may be this client that
-// is wrong.
+// Disbelieved tells of a refused number with an impossible reason (R33). The
+// node's record and clock are read again soon: this client may be wrong.
 func (m *Members) Disbelieved(i int) {
 	if m.up.Has(i) {
 		m.hasten(i)
 	}
 }
 
-// readClock takes in a node's clock, which was read since asked.
+// readClock takes in a node's clock, read since asked.
 func (m *Members) readClock(i int, clock time.Time, asked time.Duration) {
 	if m.config.OnClock == nil {
 		return

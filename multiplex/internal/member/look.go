@@ -83,8 +83,8 @@ func (l *look) readOpening(v resp.Value) error {
 }
 
 // Inspect adds what a node is asked once, before it joins: its seal and its
-// clock. It needs no mutex. If this client keeps no seals, and the node's other
-// clients do, forgetful is called, with the mutex.
+// clock. It needs no mutex. Without seals of this client, but with those of
+// others, forgetful is called, with the mutex.
 func (m *Members) Inspect(i int, q *Questions, forgetful func()) {
 	if !m.config.stored() {
 		return
@@ -173,8 +173,8 @@ func (m *Members) sight(l *look, now time.Duration) error {
 	return nil
 }
 
-// otherMaxTTL reports whether a seal says another MaxTTL. One that is replaced,
-// or one of several deployments, may.
+// otherMaxTTL reports whether a seal has another MaxTTL. A replaced one, or one
+// of several deployments, may have it.
 func (m *Members) otherMaxTTL(s pure.Sighting) bool {
 	if s.What != pure.SealSeen || s.Seal.MaxTTL == m.maxTTL {
 		return false
@@ -197,7 +197,7 @@ func (m *Members) tendLooks(i int, now time.Duration) time.Duration {
 	return looks.Next
 }
 
-// lookAgain looks at a node unless a look is under way.
+// lookAgain looks at a node without a look under way.
 func (m *Members) lookAgain(i int) {
 	if !m.nodes[i].looks.Asking {
 		m.look(i)

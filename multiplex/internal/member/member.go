@@ -1,11 +1,11 @@
-// Package member knows which nodes of a group count. A node may have forgotten
-// locks (R23), may not belong to the deployment (R29, R30), or may not remember
-// fencing numbers (docs/fencing.md). Package pure decides all that. This
-// package tells it what happens to the nodes, carries out its orders by reading
-// and writing the nodes' seals, openings and records, and keeps the sets that
-// the group asks for at every round.
+// Package member knows the nodes of a group that count. A node may have
+// forgotten locks (R23), may not belong to the deployment (R29, R30), or may
+// not remember fencing numbers (docs/fencing.md). Package pure decides all
+// that. This package tells it of events at the nodes, carries out its orders by
+// reading and writing the nodes' seals, openings and records, and keeps the
+// sets for the group's rounds.
 //
-// The group's mutex guards it. A method that does not need it says so.
+// The group's mutex guards it, except in methods that say otherwise.
 package member
 
 import (
@@ -33,7 +33,7 @@ type Config struct {
 	Replace     []string
 	OtherMaxTTL bool
 
-	// The zero values mean that there are no seals, and no numbers.
+	// Zero values stand for no seals, and no numbers.
 	ReadSeal   [2][]byte
 	WriteSeal  func(args ...string) []byte
 	ReadRecord []byte
@@ -58,7 +58,7 @@ func (c *Config) Sealed() bool { return c.MaxTTL > 0 && c.stored() }
 // Numbered reports whether claims have fencing numbers.
 func (c *Config) Numbered() bool { return c.Sealed() && c.ReadRecord != nil }
 
-// ErrUnexpected is the cause of a reply that cannot answer its command (R16).
+// ErrUnexpected is the cause of a reply unfit for its command (R16).
 var ErrUnexpected = errors.New("multiplex: unexpected reply")
 
 // A Host is the group. All but Lock, Now and Hear need the mutex.
@@ -67,10 +67,10 @@ type Host interface {
 	Unlock()
 	// Now returns the time on the group's clock.
 	Now() time.Duration
-	// Ask sends commands to a node that is up, and does not wait. Without the
-	// mutex, answer gets each reply in turn; its error ends the connection
-	// (R16). If the last reply does not come, lost is called, with the mutex.
-	// Ask returns false if the node takes nothing more.
+	// Ask sends commands to an up node, and does not wait. Without the mutex,
+	// answer gets each reply in turn; its error ends the connection (R16).
+	// Without the last reply, lost is called, with the mutex. Ask returns false
+	// if the node takes nothing more.
 	Ask(node int, commands [][]byte, answer func(i int, v resp.Value) error, lost func()) bool
 	// Hear takes what a node says of its role and history.
 	Hear(node int, v resp.Value) error
@@ -78,10 +78,10 @@ type Host interface {
 	Cure(node int) bool
 	// Wake makes the host call Tend at that time.
 	Wake(at time.Duration)
-	// Looked says that a look found what was there at its beginning.
+	// Looked tells of a look's end: it found what was there at its beginning.
 	Looked(node int)
-	// Changed says that a node counts, or does not, or has another cause.
-	// Notify follows once for all.
+	// Changed tells of a node that counts, counts no more, or has another
+	// cause. Notify follows once for all.
 	Changed(node int)
 	Notify()
 	// Explain returns the error for a cause.
@@ -90,9 +90,9 @@ type Host interface {
 
 // Members is what a group knows of its nodes' membership.
 type Members struct {
-	// Doubted is the set of nodes, up or not, with grants that must not
-	// make a lock (R23, R30). Strangers are those of them that do not show
-	// the deployment. Only this package changes the sets.
+	// Doubted is the set of nodes, up or not, with grants that must not make a
+	// lock (R23, R30). Strangers are those of them outside the deployment. Only
+	// this package changes the sets.
 	Doubted, Strangers Set
 	// Floorless is the set of nodes, up or not, with grants of numbered
 	// claims that must not count. It is empty without numbers.
@@ -116,8 +116,8 @@ type Members struct {
 type node struct {
 	trust pure.Trust
 	looks pure.Looks
-	// server is what it said in the last handshake. That ended at met. The
-	// attempt to connect began when it was dialed.
+	// server is what it said in the last handshake. This ended at met. The
+	// attempt to connect began at dialed.
 	server      conn.Server
 	met, dialed time.Duration
 	connected   bool
@@ -128,7 +128,7 @@ type node struct {
 	stale time.Duration
 }
 
-// New returns the membership of nodes that were not met.
+// New returns the membership of nodes not yet met.
 func New(config Config, host Host) *Members {
 	size := len(config.Nodes)
 	m := &Members{
@@ -164,7 +164,7 @@ func New(config Config, host Host) *Members {
 	return m
 }
 
-// Met begins or resumes watching the process that has just shaken hands.
+// Met begins or resumes watching the process after its handshake.
 func (m *Members) Met(i int, server *conn.Server, dialed time.Duration) {
 	now := m.host.Now()
 	n := &m.nodes[i]
@@ -179,31 +179,31 @@ func (m *Members) Met(i int, server *conn.Server, dialed time.Duration) {
 // ProcessOf returns the name of what is watched at a server.
 func ProcessOf(s *conn.Server) string { return pure.ProcessName(s.RunID, s.History) }
 
-// Joined says that a node is up.
+// Joined tells of a node now up.
 func (m *Members) Joined(i int) {
 	m.up = m.up.Add(i)
 	m.deployment.Join(i)
 	m.settle(m.host.Now())
 }
 
-// Parted says that a node is no longer up.
+// Parted tells of a node no longer up.
 func (m *Members) Parted(i int) {
 	m.up = m.up.Without(pure.SetOf(i))
 	m.deployment.Part(i)
 	m.settle(m.host.Now())
 }
 
-// Ended says that a node's connection has ended.
+// Ended tells of the end of a node's connection.
 func (m *Members) Ended(i int) { m.nodes[i].connected = false }
 
-// Flushed says that a node lost all its keys. A look follows.
+// Flushed tells of a node's loss of all keys. A look follows.
 func (m *Members) Flushed(i int) {
 	m.nodes[i].flushes++
 	m.lookAgain(i)
 }
 
-// Tend is the watch's pass over a node that is up: its quarantine may be over,
-// and its seal is looked at. It returns when to run again.
+// Tend is the watch's pass over an up node: its quarantine may be over, and its
+// seal is looked at. It returns when to run again.
 func (m *Members) Tend(i int, now time.Duration) time.Duration {
 	m.Judge(i, now)
 	next := m.tendLooks(i, now)
@@ -213,7 +213,7 @@ func (m *Members) Tend(i int, now time.Duration) time.Duration {
 	return next
 }
 
-// Quit says that the group is being closed. What this client has begun with the
+// Quit tells of the group's Close. What this client has begun with the
 // deployment is undone.
 func (m *Members) Quit() {
 	m.closing = true

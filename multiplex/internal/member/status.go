@@ -23,8 +23,8 @@ func (m *Members) Status(i int, up bool, now time.Duration) Status {
 	n := &m.nodes[i]
 	t := n.trust
 	if !up {
-		// A node that is not up counts from its join; an up one from
-		// the watch's next look.
+		// A node not up counts from its join; an up one from the watch's next
+		// look.
 		t = t.At(now)
 	}
 	s := Status{
@@ -71,7 +71,7 @@ func (m *Members) WaitsForOthers(i int) bool {
 	return (m.up & m.Strangers).Has(i) && m.nodes[i].trust.Trusted && m.deployment.Pending(i)
 }
 
-// Soon returns which nodes count within some time, as far as they are up.
+// Soon returns the nodes that count within some time, as far as they are up.
 // Without known, a look or an order may change that at once.
 func (m *Members) Soon(within, now time.Duration) (soon Set, known bool) {
 	strangers := m.Strangers

@@ -33,8 +33,8 @@ func (m *Members) Judge(i int, now time.Duration) {
 	m.host.Notify()
 }
 
-// Left returns how long a node stays quarantined without a seal that ends it
-// earlier, and why. That includes the wait before the group opens the set.
+// Left returns how long a node stays quarantined without a seal to end it
+// earlier, and why. It includes the wait before the group opens the set.
 func (m *Members) Left(i int, now time.Duration) (left time.Duration, why string) {
 	n := &m.nodes[i]
 	left, why = n.trust.Left(now), n.trust.Why
