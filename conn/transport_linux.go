@@ -95,7 +95,7 @@ func (t *transport) Write(p []byte) (int, error) {
 	if t.raw == nil {
 		return t.Conn.Write(p)
 	}
-	if !t.conn.output.sending.Load() { // Read's own, which the node may cause at will
+	if !t.conn.output.sending.Load() { // Read's own; the node may cause it at will
 		if err := t.conn.stalled(); err != nil {
 			return 0, err
 		}

@@ -23,7 +23,7 @@ import (
 type Allow struct {
 	// SameServer gives two addresses of one server two votes. It is for tests
 	// only, and the addresses need different databases: in one database, the
-	// second address finds the key that the first has set.
+	// second address finds the first one's key.
 	SameServer bool
 	// Replica, Cluster and Sentinel accept servers of that role. A failover
 	// then forgets locks.
@@ -31,19 +31,19 @@ type Allow struct {
 	// Eviction suppresses the warning in NodeStatus about servers that may
 	// evict keys.
 	Eviction bool
-	// MissingPermissions accepts servers that refuse a command that locks need
-	// when the client tries it, with a warning in NodeStatus. If a user may SET
-	// but not run the scripts, locks stay until their TTL ends.
+	// MissingPermissions accepts servers that refuse the client's trial of a
+	// necessary command, with a warning in NodeStatus. If a user may SET but
+	// not run the scripts, locks stay until their TTL ends.
 	MissingPermissions bool
-	// OtherMaxTTL accepts nodes whose seal was written by clients with another
-	// MaxTTL; the longer one then bounds the quarantines. Set it on all clients
-	// while a longer MaxTTL is rolled out, and at no other time.
+	// OtherMaxTTL accepts nodes with a seal by clients with another MaxTTL; the
+	// longer one then bounds the quarantines. Set it on all clients during the
+	// rollout of a longer MaxTTL, and at no other time.
 	OtherMaxTTL bool
 }
 
 const (
-	// aclRights are the rights that a user of this package needs, on keys that
-	// begin with the prefix. aclRules is how to grant them.
+	// aclRights are the rights a user of this package needs, on keys with the
+	// prefix. aclRules is how to grant them.
 	aclRights = "+set +get +mget +del +pexpire +pttl +evalsha +script|load " +
 		"+hello +auth +client|setname +client|id +client|info +client|kill +client|tracking +client|caching +ping +info " +
 		"+time +select"
@@ -94,10 +94,10 @@ func prelude(config *Config, kinds *kind.Kinds) (steps []conn.Step) {
 	return steps
 }
 
-// tryClaimForm returns the trial of SET … NX GET, on a key of its own that does
-// not exist. The form is used only if it is proven here what null means: the
-// first SET is granted, the second is refused with the first one's value, and
-// has changed nothing.
+// tryClaimForm returns the trial of SET … NX GET, on a new key of its own. The
+// form is used only with the meaning of null proven here: the first SET is
+// granted, the second is refused with the first one's value, and has changed
+// nothing.
 func tryClaimForm(kinds *kind.Kinds, resource string) (steps []conn.Step) {
 	form := &kind.ClaimForms[0]
 	key, tokens := kinds.Prefix+resource, [2]wire.Characters{kinds.Tokens.Next(), kinds.Tokens.Next()}
@@ -143,8 +143,8 @@ func explain(step conn.Step, name string) conn.Step {
 	return step
 }
 
-// remarks returns a warning about commands that locks need and that the server
-// refused in the prelude.
+// remarks returns a warning about commands refused in the prelude. Locks need
+// them.
 func remarks(s *conn.Server) []string {
 	var lacking []string
 	for _, step := range s.Refused {
@@ -163,8 +163,8 @@ func isForm(step string) bool {
 	return slices.ContainsFunc(slices.Concat(kind.ReleaseForms, kind.ClaimForms), func(f multiplex.Form) bool { return f.Name == step })
 }
 
-// errStep is the error of a step that was refused for a reason other than a
-// missing permission. Package conn adds the node's own words.
+// errStep is the error of a step refused for a reason other than a missing
+// permission. Package conn adds the node's own words.
 var errStep = errors.New("redlock: locks need it")
 
 // permitted checks a step's reply, and explains a missing permission. It names
@@ -187,7 +187,7 @@ func permitted(name string, check func(resp.Value) error) func(resp.Value) error
 	}
 }
 
-// stale checks the reply to a number that no node grants.
+// stale checks the reply to an ungrantable number.
 func stale(v resp.Value) error {
 	if !kind.IsStale(v) {
 		return fmt.Errorf("redlock: the trial of a script answered %q, not that the number is too low", v.Type())

@@ -3,8 +3,8 @@ package redlock
 import "context"
 
 // Doors. A nil context, and a value that no function of this package has made,
-// are mistakes of a program. They panic at the door, with a sentence that says
-// what is wrong, and not deep inside, where locks may already be held.
+// are mistakes of a program. They panic at the door, with a clear sentence, and
+// not deep inside, where locks may already be held.
 
 // must panics with a text unless ok.
 func must(ok bool, text string) {
@@ -21,10 +21,10 @@ const (
 	noHold     = "a nil or zero Hold: Client.Hold makes one"
 )
 
-// made is the door of methods that have no context.
+// made is the door of methods without a context.
 func (c *Client) made() { must(c != nil && c.config != nil, noClient) }
 
-// called is the door of methods that have one.
+// called is the door of methods with one.
 func (c *Client) called(ctx context.Context) {
 	c.made()
 	must(ctx != nil, noContext)

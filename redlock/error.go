@@ -12,15 +12,16 @@ import (
 // Outcomes of an attempt, an extension or a release besides success (R12). Test
 // for them with errors.Is.
 var (
-	// ErrHeld is returned if another client holds the resource, or if several
-	// clients asked at once and none got a quorum. It is ordinary, so TryAcquire
-	// returns it as it is, without an allocation; but see HeldError.
+	// ErrHeld is returned if another client holds the resource, and also if
+	// several clients asked at once without a quorum for any. It is ordinary,
+	// so TryAcquire returns it as it is, without an allocation; but see
+	// HeldError.
 	ErrHeld = errors.New("redlock: resource is held")
 	// ErrNoQuorum is returned if too few nodes answered to decide. The error
-	// unwraps to *UndecidedError, which names each of them with its own cause.
+	// unwraps to *UndecidedError, with the cause of each of them.
 	ErrNoQuorum = errors.New("redlock: no quorum of nodes answered")
-	// ErrExpired is returned if a quorum granted the lock too late for it to be
-	// of use.
+	// ErrExpired is returned if a quorum granted the lock too late to be of
+	// use.
 	ErrExpired = errors.New("redlock: quorum came too late")
 	// ErrNotHeld is returned by Release and Extend if the caller does not hold
 	// the lock.
@@ -28,12 +29,12 @@ var (
 	// ErrOverloaded is returned if too many commands wait for answers already.
 	// Nothing was sent (R26).
 	ErrOverloaded = errors.New("redlock: too many commands wait for answers")
-	// ErrMaxWait is the cause of the CancelledError that ends a wait after
-	// Config.MaxWait or HoldOptions.MaxWait. That error is also
-	// context.DeadlineExceeded, though the context of the call has not ended.
+	// ErrMaxWait is the cause of the CancelledError of a wait cut short by
+	// Config.MaxWait or HoldOptions.MaxWait. This error is also
+	// context.DeadlineExceeded, though the call's context has not ended.
 	ErrMaxWait = errors.New("redlock: MaxWait is over")
-	// ErrClosed is returned by a call after Close, by a call that Close cut
-	// short, and by a call that asks for a new lock after Drain.
+	// ErrClosed is returned by a call after Close or cut short by it, and by a
+	// call for a new lock after Drain.
 	ErrClosed = errors.New("redlock: client is closed")
 )
 
@@ -41,25 +42,25 @@ var (
 var (
 	// ErrResource is returned if the resource name does not have 1 to 1,024
 	// bytes (R19), is "redlock:seal", "redlock:opening" or "redlock:fence", or
-	// contains ":redlock:": these are keys that clients use themselves. With
-	// Config.Fenced, it is also returned if the name ends in ":fence".
+	// contains ":redlock:": clients use these keys themselves. With
+	// Config.Fenced, it is also returned for a name that ends in ":fence".
 	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, not be redlock:seal, redlock:opening or redlock:fence, and not contain \":redlock:\"")
 	// ErrTTL is returned if the TTL is below one millisecond, above a hundred
-	// years or Config.MaxTTL, or so short that less than Config.MinValidity
-	// would be left after the drift (R4).
+	// years or Config.MaxTTL, or too short to leave Config.MinValidity after
+	// the drift (R4).
 	ErrTTL = errors.New("redlock: TTL is too short or too long")
 )
 
-// Errors of package multiplex that calls of this package return. They have
-// names here so that callers need not import that package.
+// Errors of package multiplex from calls of this package, named here for
+// callers without an import of it.
 type (
-	// An UndecidedError is in the chain of ErrNoQuorum: each node that gave no
-	// answer, with its own cause.
+	// An UndecidedError is in the chain of ErrNoQuorum: each silent node, with
+	// its own cause.
 	UndecidedError = multiplex.UndecidedError
 	// A NodeError is one node's part of an UndecidedError.
 	NodeError = multiplex.NodeError
-	// A PreflightError is a check that a server failed: what was found, and
-	// what to change.
+	// A PreflightError is a server's failed check: what was found, and what to
+	// change.
 	PreflightError = multiplex.PreflightError
 	// A QuarantineError is ErrQuarantined, and says how long the quarantine
 	// lasts.
@@ -86,9 +87,10 @@ var (
 	// ErrUnopened is the cause while the nodes belong to no deployment: their
 	// first use needs all of them at one time (R30).
 	ErrUnopened = multiplex.ErrUnopened
-	// ErrNoFloor is the cause of a node whose grants do not count for locks with
-	// a fencing number, since it may have forgotten higher ones. The text says
-	// whether an operator must reset the fence (admin.ResetFence).
+	// ErrNoFloor is the cause of a node without a floor: its grants do not
+	// count for locks with a fencing number, since it may have forgotten higher
+	// ones. The text says whether an operator must reset the fence
+	// (admin.ResetFence).
 	ErrNoFloor = multiplex.ErrNoFloor
 )
 

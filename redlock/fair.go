@@ -1,10 +1,10 @@
 package redlock
 
-// Fair returns the Locker of a lock whose callers are served in the order in
-// which they came, in all processes: a caller that a quorum of nodes has let
-// into the queue gets the lock before each that asks later. One that has died,
-// or reaches no quorum, stops the others for Config.FairLease and then loses
-// its place. TryAcquire and TryHold get the lock only if no caller waits.
+// Fair returns the Locker of a lock with callers served in the order of their
+// coming, in all processes: a caller let into the queue by a quorum of nodes
+// gets the lock before all later ones. A dead one, or one without a quorum,
+// stops the others for Config.FairLease and then loses its place. TryAcquire
+// and TryHold get the lock only if no caller waits.
 //
 // HeldError.Place says where a caller stands. Order costs throughput: each
 // caller asks the nodes several times a second. The resource must be locked by

@@ -22,8 +22,8 @@ import (
 type NodeChange struct {
 	Node int    // index in Config.Nodes
 	Addr string // without credentials
-	// State is "up", "down" or "shed"; "refused" for a node that answers but may
-	// not take part (R22); or "quarantined" for one that is up, but whose grants
+	// State is "up", "down" or "shed"; "refused" for a node that answers but
+	// may not take part (R22); or "quarantined" for an up one with grants that
 	// do not count yet (R23).
 	State string
 	// Cause is the class of what keeps the node from being up: "unreachable",
@@ -31,8 +31,8 @@ type NodeChange struct {
 	Cause string
 	Err   error     // the cause itself; nil if the node came up
 	At    time.Time // when it changed
-	// Warnings lists what should be changed about a node that came up all the
-	// same. It is nil if there are none, or the same as before.
+	// Warnings lists what should be changed about a node, up all the same. It
+	// is nil without any, or with the same as before.
 	Warnings []string
 	// Dropped is how many earlier events were dropped because Logger or Tracer
 	// was too slow.
@@ -48,9 +48,9 @@ const (
 	newsHaste    = 10 * time.Millisecond
 )
 
-// news delivers events to Logger and Tracer from one goroutine, which starts
-// when there is an event. The engine, which may hold any mutex, queues an event
-// and never waits: if the queue is full, the oldest are dropped.
+// news delivers events to Logger and Tracer from one goroutine, started by an
+// event. The engine may hold any mutex. It queues an event and never waits: if
+// the queue is full, the oldest are dropped.
 type news struct {
 	logger      *slog.Logger
 	nodeChanged func(NodeChange)
@@ -94,8 +94,8 @@ func newNews(logger *slog.Logger, tracer *Tracer) *news {
 	}
 }
 
-// onChange returns the function that the group calls for each change, or nil if
-// neither Logger nor Tracer wants them.
+// onChange returns the function for the group to call for each change, or nil
+// if neither Logger nor Tracer wants them.
 func (n *news) onChange() func(multiplex.Change) {
 	if n.logger == nil && n.nodeChanged == nil {
 		return nil
@@ -131,9 +131,9 @@ func (c *Client) reportForgetful() {
 	}
 }
 
-// reportAddresses logs that some nodes, and not all, are named by addresses
-// that mean other servers on another machine. Clients that are configured alike
-// there would take them for the same nodes.
+// reportAddresses logs a mix of node addresses, some with another meaning on
+// another machine. Clients with the same configuration there would take them
+// for the same nodes.
 func (c *Client) reportAddresses(nodes []conn.Config) {
 	var local []string
 	for i := range nodes {
@@ -335,8 +335,8 @@ func errorAttr(err error) slog.Attr {
 	return slog.String("error", withPlainWords(err, errtext.Text(err)))
 }
 
-// withPlainWords returns the text of an error in which the words of servers, in
-// all errors that it wraps, are plain.
+// withPlainWords returns the text of an error with plain words of servers, in
+// all wrapped errors.
 func withPlainWords(err error, text string) string {
 	switch e := err.(type) {
 	case *resp.Error:
@@ -360,8 +360,7 @@ func withPlainWords(err error, text string) string {
 }
 
 // plainWords replaces each word of a server's error that may be a key, a token
-// or an address: one that has more than letters, but for the punctuation around
-// it.
+// or an address: one with more than letters, but for the punctuation around it.
 func plainWords(message string) string {
 	words := strings.Split(message, " ")
 	for i, word := range words {

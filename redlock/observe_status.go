@@ -10,10 +10,10 @@ import (
 // and also has a JSON form (R27; docs/cli.md).
 type NodeStatus struct {
 	Addr string // without credentials
-	// State is "up"; "down", without a connection; "dialing"; "fencing", while
-	// the commands of the previous connection are made harmless; "paying", while
-	// it executes the releases that it owes (R8); "shed", if the client has given
-	// up the connection (R26); or "stopped", if the client was closed.
+	// State is "up"; "down", without a connection; "dialing"; "fencing", to
+	// make the commands of the previous connection harmless; "paying", during
+	// the releases it owes (R8); "shed", with the connection given up by the
+	// client (R26); or "stopped", after Close.
 	State            string
 	Product, Version string        // what the server said of itself
 	Debts            int           // releases that it has yet to confirm (R8)
@@ -31,8 +31,8 @@ type NodeStatus struct {
 	QuarantineWhy  string
 	Sealed         bool // a seal of the process that runs there is known to exist
 	// Deployment is the id of the node's deployment, and DeploymentNodes how
-	// many nodes that has (R30). Opening is the id of the one that another
-	// client is about to open with it, or was when it died.
+	// many nodes that has (R30). Opening is the id of one being opened with it
+	// by another client, perhaps a dead one.
 	Deployment      string
 	DeploymentNodes int
 	Opening         string

@@ -28,8 +28,8 @@ func (t Token) MarshalText() ([]byte, error) {
 	return nil, errors.New("redlock: a Token is not marshalled, since it is secret; see Token.Reveal")
 }
 
-// Format prints until when the lock is valid, and neither the resource nor the
-// token, whatever the verb.
+// Format prints the end of the validity, and neither the resource nor the
+// token, for any verb.
 func (l Lock) Format(f fmt.State, _ rune) {
 	if l.client == nil {
 		_, _ = io.WriteString(f, "(no lock)")
@@ -44,7 +44,7 @@ func (l Lock) MarshalText() ([]byte, error) {
 	return nil, errors.New("redlock: a Lock is not marshalled, since it holds a token; see Client.Adopt")
 }
 
-// Format prints until when the hold is valid, as for a Lock.
+// Format prints the end of the validity, as for a Lock.
 func (h *Hold) Format(f fmt.State, _ rune) {
 	if h == nil || h.client == nil {
 		_, _ = io.WriteString(f, "(no hold)")

@@ -8,9 +8,9 @@ import (
 	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
-// An RWLock is a lock on a resource that several readers may hold at once, or
-// one writer alone. Client.RW returns one. It is a value that is cheap to make
-// and to copy, and any goroutine may use it.
+// An RWLock is a lock on a resource for several readers at once, or one writer
+// alone. Client.RW returns one. It is a value, cheap to make and to copy, and
+// any goroutine may use it.
 //
 // The resource must be locked by RWLock only: a plain lock on it keeps readers
 // and writers out, but does not see the readers.
@@ -23,11 +23,11 @@ type RWLock struct {
 // RW returns the read/write lock on a resource. Calls of an RWLock whose name
 // cannot be locked return ErrResource.
 //
-// Readers and writers that wait are not served in turn. Writers have
-// precedence: while one waits for the readers to finish, no new reader is let
-// in. So a holder must not wait for a second read lock: a writer may wait for
-// its first one, and keep it out. With the context of a hold that reads, such a
-// call returns ErrNested at once.
+// Waiting readers and writers are not served in turn. Writers have precedence:
+// with one waiting for the readers to finish, no new reader is let in. So a
+// holder must not wait for a second read lock: a writer may wait for its first
+// one, and keep it out. With the context of a hold that reads, such a call
+// returns ErrNested at once.
 //
 // The masters' user needs further rights: see docs/deploy.md,
 // "Users and rights".
@@ -48,8 +48,8 @@ func (rw RWLock) Write() Locker {
 
 // Upgrade makes one attempt to acquire the write lock for a reader, which must
 // be the only one. The read lock stays as it is: after the release of the write
-// lock the reader still has it, if it was extended in time. There is no call
-// that waits: two readers would wait for each other.
+// lock the reader still has it, if extended in time. No call waits here: two
+// readers would wait for each other.
 //
 // The error is ErrHeld if there is another reader, or a writer; ErrNotHeld if
 // the validity of the read lock is over, or it is none of this RWLock; and
