@@ -127,8 +127,8 @@ func (c *Client) pass(b *baton, state uint64) bool {
 
 // give hands a lock to the first caller in its queue. In a queue with several
 // locks it is the first caller without an attempt under way. give returns false
-// without such a caller, with too little left of the validity, or by
-// tenure.hand.
+// without such a caller, with too little left of the validity, or if
+// tenure.hand refuses.
 func (qs *queues) give(b *baton, state uint64, left time.Duration, config *Config) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

@@ -23,7 +23,7 @@ func JudgeSet(v resp.Value) multiplex.Vote {
 
 // JudgeSetGet reads the reply to SET … NX GET. Here null means the opposite:
 // there was no value, so the key was set. A value is a refusal. +OK, from a
-// server deaf to GET, and anything else answers nothing (R16, R17).
+// server that ignores GET, and anything else answers nothing (R16, R17).
 func JudgeSetGet(v resp.Value) multiplex.Vote {
 	switch {
 	case v.IsNull() && v.Type() != resp.Array:
