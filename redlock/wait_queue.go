@@ -142,10 +142,12 @@ func (qs *queues) join(c *Client, r request, last error, spent time.Duration, ap
 	return w
 }
 
-// fillLocked gives free seats to the first callers without one. With fresh,
-// they try at once.
+// fillLocked gives free seats to the first callers without one. The head gets
+// one in any case: it is called when an attempt is due. With fresh, they try at
+// once.
 func (q *queue) fillLocked(fresh bool) {
-	for e := q.waiters.Front(); e != nil && q.taken < q.seats; e = e.Next() {
+	head := q.waiters.Front()
+	for e := head; e != nil && (e == head || q.taken < q.seats); e = e.Next() {
 		if w := e.Value.(*waiter); w.seat == nil {
 			q.seatLocked(w)
 			w.fresh = fresh || w.kind.Traits().KeepsPlace
@@ -255,7 +257,11 @@ func (c *Client) awaited(l *Lock) bool {
 // released calls the callers in queues for the lock, or for one of several
 // resources: its release is queued.
 func (c *Client) released(l *Lock) {
-	c.queues.released(l.key(), l.tenure)
+	from := l.tenure
+	if !l.kind.Traits().HandsOver {
+		from = nil // it belonged to no streak
+	}
+	c.queues.released(l.key(), from)
 	for _, name := range l.kind.Several() {
 		c.queues.released(c.kinds.Plain().Key(name), nil) // it belonged to no streak
 	}
@@ -361,18 +367,20 @@ func (qs *queues) giveBackDue(q *queue) {
 	q.due = true
 }
 
-// granted records a caller's lock. With other locks perhaps free, more callers
-// than before ask for them; otherwise nothing is due after it. It returns the
-// outcome of the streak before.
+// granted records a caller's lock. If there is no other, nothing is due after
+// it. If the nodes granted it, others may be free, and more callers than before
+// ask for them. It returns the outcome of the streak before.
 func (qs *queues) granted(w *waiter) (before yielding) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	q := w.queue
-	q.due, q.last = false, ErrHeld
+	q.last = ErrHeld
 	if w.kind.Traits().MostSeats == 1 {
-		q.local = w.ttl
+		q.due, q.local = false, w.ttl
 	}
-	q.seats = min(2*q.seats, w.kind.Traits().MostSeats)
+	if !w.served {
+		q.seats = min(2*q.seats, w.kind.Traits().MostSeats)
+	}
 	before, q.yielding = q.yielding, yielding{}
 	if s := w.seat; s != nil {
 		s.fails = 0
