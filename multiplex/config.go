@@ -214,6 +214,3 @@ func (c Config) check() error {
 
 // sealed reports whether seals are kept.
 func (c *Config) sealed() bool { return c.MaxTTL > 0 && c.Seal.stored() }
-
-// numbered reports whether claims have fencing numbers.
-func (c *Config) numbered() bool { return c.sealed() && c.Floors.Read != nil }

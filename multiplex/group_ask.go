@@ -74,6 +74,9 @@ func (g *Group) HandOver(ctx context.Context, kind *ReleaseKind, cmd *Command, q
 	return g.outcome(p, nil)
 }
 
+// noCaller, which is nil, is the context of a round that no caller waits for.
+var noCaller context.Context
+
 // Tell is Release without an outcome. It does not wait, and is never merged.
 func (g *Group) Tell(kind *ReleaseKind, cmd *Command) {
 	g.made()
@@ -83,7 +86,7 @@ func (g *Group) Tell(kind *ReleaseKind, cmd *Command) {
 		return
 	}
 	r := g.log.take(g)
-	lead := g.admitLocked(nil, r, kind.unmerged(), cmd, byLog)
+	lead := g.admitLocked(noCaller, r, kind.unmerged(), cmd, byLog)
 	g.mu.Unlock()
 	if lead {
 		g.flush()

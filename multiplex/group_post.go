@@ -16,7 +16,7 @@ package multiplex
 // nodes that join before the write.
 func (g *Group) PostExtension(kind *ExtendKind, cmd *Command, posting Posting) (Receipt, error) {
 	g.made()
-	p, err := g.enter(nil, kind.verb(), cmd, posting)
+	p, err := g.enter(noCaller, kind.verb(), cmd, posting)
 	return p.receipt, err
 }
 
@@ -24,7 +24,7 @@ func (g *Group) PostExtension(kind *ExtendKind, cmd *Command, posting Posting) (
 // error is ErrClosed.
 func (g *Group) PostRelease(kind *ReleaseKind, cmd *Command, posting Posting) error {
 	g.made()
-	_, err := g.enter(nil, kind.verb(), cmd, posting)
+	_, err := g.enter(noCaller, kind.verb(), cmd, posting)
 	return err
 }
 

@@ -66,7 +66,7 @@ func TestReleaseBetweenShedAndBurialIsOwedOnce(t *testing.T) {
 		g.nodes[0].shedLocked(ErrSilent) // its reader wakes, and waits for the mutex
 		require.True(t, g.takeFlushLocked())
 		r := g.log.take(g)
-		g.admitLocked(nil, r, releaseKind.verb(), &Command{
+		g.admitLocked(noCaller, r, releaseKind.verb(), &Command{
 			Encoded: raw(releaseCommand("k", "t")), TTL: long, Receipt: receipt,
 		}, 1)
 		g.mu.Unlock()

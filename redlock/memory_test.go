@@ -242,7 +242,7 @@ var (
 	releaseSource, releaseManySource = lua.Release, lua.ReleaseMany
 	extendSource, extendManySource   = lua.Extend, lua.ExtendMany
 	healSource, shortenSource        = lua.Heal, lua.Shorten
-	lookSource, sealSource           = lua.Look, lua.Seal
+	sealSource                       = lua.Seal
 )
 
 // recordPermits writes a node's record of permits, as its script does.
