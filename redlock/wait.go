@@ -137,6 +137,7 @@ func (w *waiter) tryInTurn(ctx context.Context, try int) (Lock, error) {
 	if b := c.queues.begin(w); b != nil {
 		lock, err := w.take(ctx, b, try)
 		if err != nil {
+			c.queues.notTaken(w)
 			err = ErrExpired // the caller goes on, whatever it was
 		}
 		return lock, err

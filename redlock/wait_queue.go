@@ -360,6 +360,14 @@ func (qs *queues) begin(w *waiter) *baton {
 	return b
 }
 
+// notTaken records that a lock that was handed to a caller was too old. The
+// caller may be handed another one before its attempt.
+func (qs *queues) notTaken(w *waiter) {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	w.trying = false
+}
+
 // giveBackDue passes a pending attempt to the next caller.
 func (qs *queues) giveBackDue(q *queue) {
 	qs.mu.Lock()
