@@ -38,9 +38,9 @@ const (
 
 // wait is Acquire without the tracer. If other callers of this client already
 // wait for the same lock, it waits behind them, or with Config.Retry.Tries
-// beside them. Otherwise it makes its first attempt at once. A caller that keeps
-// a place at the nodes makes it in the queue: without a seat it would not renew
-// the place, and those behind it would wait until that has lapsed.
+// beside them. Otherwise it makes its first attempt at once. A caller that
+// keeps a place at the nodes makes it in the queue: without a seat it would not
+// renew the place, and those behind it would wait until that has lapsed.
 func (c *Client) wait(ctx context.Context, r request, tries *int) (Lock, error) {
 	apart := c.config.Retry.Tries > 0
 	begun := time.Now()

@@ -101,8 +101,8 @@ func TestNobodyGivesWayInAFairQueue(t *testing.T) {
 }
 
 // Callers of a fair lock that come at one moment do not all have places at the
-// nodes: one without a seat would not renew its own, and the lock would be
-// free, but nobody's, until that has lapsed.
+// nodes. One without a seat would not renew its own, and no other caller would
+// get the lock until that has lapsed.
 func TestOnlyCallersWithASeatHavePlaces_R34(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c, k := m.client(t, Config{}), m.client(t, Config{}).Fair("r")

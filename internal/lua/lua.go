@@ -101,8 +101,8 @@ var (
 // Locks returns the programs that each node must know.
 func Locks() []string {
 	return []string{
-		Release, Extend, ReleaseMany, ExtendMany, Heal, Shorten, Seal,
-		AcquireAll, ReleaseAll, ExtendAll,
+		Release, Extend, ReleaseMany, ExtendMany, Heal, Shorten,
+		AcquireAll, ReleaseAll, ExtendAll, Seal,
 		Read, Write, Downgrade, ExtendRead, ReleaseRead,
 		AcquirePermit, ExtendPermit, ReleaseMarked,
 		AskFair, ReleaseFair,

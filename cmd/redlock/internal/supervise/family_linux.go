@@ -148,6 +148,7 @@ func (w *ward) killAdopted() {
 	}
 	for late := time.Now().Add(mostHunts * huntTakes); time.Now().Before(late); {
 		w.mu.Lock()
+		chase(nil)
 		signalAll(descendants(os.Getpid(), nil), syscall.SIGKILL)
 		w.mu.Unlock()
 		select {
@@ -158,6 +159,43 @@ func (w *ward) killAdopted() {
 	}
 }
 
+// chase kills the children of this process for a while, without a look at all
+// others. Of a chain of processes, each of which starts the next and ends, the
+// one that lives becomes our child, and must be met before it has started the
+// next. The caller keeps their ends from being taken in meanwhile.
+func chase(except []int) {
+	killed := make(map[int]bool)
+	for late := time.Now().Add(chaseTakes); time.Now().Before(late); {
+		found := false
+		for _, pid := range kernelChildren() {
+			if found = true; !killed[pid] && !slices.Contains(except, pid) {
+				killed[pid] = true
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		if !found {
+			return
+		}
+	}
+}
+
+const chaseTakes = 10 * time.Millisecond
+
+// kernelChildren returns the children of this process as the kernel lists them
+// (proc_pid_task_children(5)): none where it does not.
+func kernelChildren() (pids []int) {
+	threads, _ := os.ReadDir("/proc/self/task")
+	for _, thread := range threads {
+		list, _ := os.ReadFile("/proc/self/task/" + thread.Name() + "/children")
+		for number := range bytes.FieldsSeq(list) {
+			if pid, err := strconv.Atoi(string(number)); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
 // killOrphans kills all descendants of this process except those of the given
 // children. It reports whether none is left.
 func killOrphans(except []int) (gone bool) {
@@ -166,6 +204,9 @@ func killOrphans(except []int) (gone bool) {
 	}
 	none := 0
 	for late := time.Now().Add(huntTakes); time.Now().Before(late); {
+		own.mu.Lock() // so that no number is another process's meanwhile
+		chase(except)
+		own.mu.Unlock()
 		found := descendants(os.Getpid(), except)
 		signalAll(found, syscall.SIGKILL)
 		for _, pid := range children() {
