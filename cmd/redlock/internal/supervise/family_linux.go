@@ -148,7 +148,7 @@ func (w *ward) killAdopted() {
 	}
 	for late := time.Now().Add(mostHunts * huntTakes); time.Now().Before(late); {
 		w.mu.Lock()
-		chase(nil)
+		chase(nil, []int{w.pid})
 		signalAll(descendants(os.Getpid(), nil), syscall.SIGKILL)
 		w.mu.Unlock()
 		select {
@@ -159,27 +159,36 @@ func (w *ward) killAdopted() {
 	}
 }
 
-// chase kills the children of this process for a while, without a look at all
-// others. Of a chain of processes, each of which starts the next and ends, the
-// one that lives becomes our child, and must be met before it has started the
-// next. The caller keeps their ends from being taken in meanwhile.
-func chase(except []int) {
+// chase kills the children of this process until it finds no further one,
+// without a look at all processes. Of a chain of processes, each of which starts
+// the next and ends, the one that lives becomes our child, and must be met before
+// it has started the next. The ends of all but some are taken in here, since a
+// chain leaves thousands, and by nothing else meanwhile: the caller has the
+// mutex for that.
+func chase(except, waitedFor []int) {
 	killed := make(map[int]bool)
-	for late := time.Now().Add(chaseTakes); time.Now().Before(late); {
-		found := false
+	calm := 0 // rounds without another child
+	for late := time.Now().Add(chaseTakes); calm < chaseCalm && time.Now().Before(late); calm++ {
 		for _, pid := range kernelChildren() {
-			if found = true; !killed[pid] && !slices.Contains(except, pid) {
+			switch {
+			case slices.Contains(except, pid):
+			case !killed[pid]:
 				killed[pid] = true
 				_ = syscall.Kill(pid, syscall.SIGKILL)
+				calm = 0
+			case !slices.Contains(waitedFor, pid):
+				if ended, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); ended == pid {
+					delete(killed, pid) // another process may get its number
+				}
 			}
-		}
-		if !found {
-			return
 		}
 	}
 }
 
-const chaseTakes = 10 * time.Millisecond
+const (
+	chaseTakes = 100 * time.Millisecond // at most, on a busy processor
+	chaseCalm  = 20                     // rounds, of some 50 µs
+)
 
 // kernelChildren returns the children of this process as the kernel lists them
 // (proc_pid_task_children(5)): none where it does not.
@@ -205,7 +214,7 @@ func killOrphans(except []int) (gone bool) {
 	none := 0
 	for late := time.Now().Add(huntTakes); time.Now().Before(late); {
 		own.mu.Lock() // so that no number is another process's meanwhile
-		chase(except)
+		chase(except, own.pids)
 		own.mu.Unlock()
 		found := descendants(os.Getpid(), except)
 		signalAll(found, syscall.SIGKILL)
