@@ -132,6 +132,7 @@ func TestAReleaseHereCallsTheNextAtOnce(t *testing.T) {
 		for range 10 {
 			all = append(all, waits(t.Context(), c, "r"))
 		}
+		synctest.Wait()
 		c.queues.mu.Lock()
 		lookout := c.queues.of[c.kinds.Plain().Key("r")].head().seat.lookout
 		c.queues.mu.Unlock()
