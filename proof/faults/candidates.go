@@ -31,6 +31,9 @@ type campaign struct {
 }
 
 func (w *worker) loadElection() {
+	if w.Broken == brokenQuorum {
+		return // its clients have no numbers, and election.New refuses them
+	}
 	random := rand.New(rand.NewPCG(w.Seed, uint64(w.Name)<<32|candidate))
 	for w.parking.pass() {
 		w.stand(random)
