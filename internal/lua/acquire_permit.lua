@@ -2,10 +2,10 @@
 -- KEYS: the permit; the record of how many there are; and the mark of callers
 -- that wait. ARGV: the value, and the TTL in ms; how many permits there are;
 -- the number of this one, from 0 on; what the names of all permits begin with;
--- and for how many ms the caller's mark stands, or 0. Returns 1 if it was
--- taken, and otherwise a text: "1 ", and the numbers of up to eight permits
--- that are free, with commas; none if a caller that waits was told so a moment
--- ago.
+-- for how many ms the caller's mark stands, or 0; and 1 for a caller that asks
+-- for no other one now. Returns 1 if it was taken, and otherwise a text: "1 ",
+-- and the numbers of up to eight permits that are free, with commas; none if a
+-- caller that waits was told so a moment ago.
 --
 -- The record is a sorted set of the numbers of permits that clients name, at
 -- most 1024. Each has the end, by this node's clock in ms, of the last permit
@@ -76,8 +76,9 @@ if taken < least then
   end
 end
 -- All that wait are told of each change of the mark. So it is set anew only
--- when a quarter of its time has passed: otherwise, when one asks, all do.
-if #free == 0 and ARGV[6] ~= '0' then
+-- when a quarter of its time has passed: otherwise, when one asks, all do. A
+-- permit that is free here alone is no reason to ask again and again.
+if ARGV[6] ~= '0' and (#free == 0 or ARGV[7] == '1') then
   redis.call('SET', KEYS[3], '', 'PX', ARGV[6])
 end
 return '1 ' .. table.concat(free, ',')

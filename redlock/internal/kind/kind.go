@@ -102,6 +102,7 @@ type Grant struct {
 	TTL     time.Duration // the longest that the keys were given
 	Number  int64         // the fencing number, or that of a permit
 	Receipt multiplex.Receipt
+	Final   bool // the attempt asks for no other permit after this one
 }
 
 // Rounds sends what an attempt needs.

@@ -90,15 +90,18 @@ func (p *permit) freed(number int64) { p.spares.give(number, p.permits) }
 const permitRounds = 4
 
 // Attempt is an attempt to get any permit: first one given back by this client,
-// and then one free by the word of most nodes.
+// and then one free by the word of most nodes. A permit may be free on one node
+// and held on a quorum. The last round leaves the mark of a waiting caller on
+// such nodes too: without it, they would tell the caller to ask again at once.
 func (p *permit) Attempt(ctx context.Context, r Rounds, g *Grant) (*Refusal, error) {
 	g.Number = p.spares.take()
 	if g.Number < 0 {
 		g.Number = rand.Int64N(int64(max(1, p.permits)))
 	}
 	for round := 1; ; round++ {
+		g.Final = round == permitRounds
 		refusal, err := r.Round(ctx, g)
-		if refusal == nil || len(refusal.free) == 0 || round == permitRounds {
+		if refusal == nil || len(refusal.free) == 0 || g.Final {
 			return refusal, err
 		}
 		g.Number = int64(refusal.free[rand.IntN(len(refusal.free))])
@@ -136,7 +139,7 @@ func (s *spares) take() int64 {
 
 func (p *permit) Claim(g *Grant, dst []byte) (*multiplex.ClaimKind, multiplex.Encoded) {
 	const keys = 3
-	dst = wire.AcquirePermit.Call(dst, keys, 3+keys+6)
+	dst = wire.AcquirePermit.Call(dst, keys, 3+keys+7)
 	dst = p.kinds.PermitKey(dst, g.Name, g.Number)
 	dst = p.kinds.KeyWith(dst, g.Name, wire.PermitsSuffix)
 	dst = p.kinds.KeyWith(dst, g.Name, wire.WantedSuffix)
@@ -145,7 +148,12 @@ func (p *permit) Claim(g *Grant, dst []byte) (*multiplex.ClaimKind, multiplex.En
 	dst = wire.Integer(dst, int64(p.permits))
 	dst = wire.Integer(dst, g.Number)
 	dst = p.kinds.KeyWith(dst, g.Name, wire.PermitSeparator)
-	return lockerKind, multiplex.Encoded{Bytes: wire.Milliseconds(dst, p.mark)}
+	dst = wire.Milliseconds(dst, p.mark)
+	final := int64(0)
+	if g.Final {
+		final = 1
+	}
+	return lockerKind, multiplex.Encoded{Bytes: wire.Integer(dst, final)}
 }
 
 func (p *permit) Extend(g *Grant, dst []byte, ttl, promised time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
