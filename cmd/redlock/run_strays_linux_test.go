@@ -328,9 +328,9 @@ func TestRunOfALostLockLeavesOthersAlone(t *testing.T) {
 }
 
 // A chain of processes, each of which starts the next and ends, does not outrun
-// the hunt. Ten chains share the processor with it, and no other test.
+// the hunt.
 func TestRunOfALostLockCatchesChains(t *testing.T) {
-	redistest.Alone(t)
+	t.Parallel()
 	servers, nodes := masters(t, 3)
 	j := newJob(t)
 	cmd := j.run(nodes, []string{"--ttl=20s", "--kill-after=0s"},

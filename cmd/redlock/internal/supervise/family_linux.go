@@ -69,9 +69,7 @@ func AdoptOrphans() {
 	signal.Notify(ended, syscall.SIGCHLD)
 	go func() { // until the process ends
 		for range ended {
-			for _, pid := range children() {
-				own.reap(pid)
-			}
+			own.reapAll()
 			time.Sleep(reapPause)
 		}
 	}()
@@ -106,6 +104,18 @@ func (o *offspring) forget(pid int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.pids = slices.DeleteFunc(o.pids, func(p int) bool { return p == pid })
+}
+
+// reapAll takes in the ends of all children that have ended, except these. Only
+// where the kernel does not list them does it look at all processes.
+func (o *offspring) reapAll() {
+	pids := kernelChildren()
+	if len(pids) == 0 {
+		pids = children()
+	}
+	for _, pid := range pids {
+		o.reap(pid)
+	}
 }
 
 // reap takes in the end of a child if it has ended and is not one of these.
@@ -146,10 +156,13 @@ func (w *ward) killAdopted() {
 	if _, ok := look(os.Getpid()); !ok {
 		return
 	}
+	caught := true
 	for late := time.Now().Add(mostHunts * huntTakes); time.Now().Before(late); {
 		w.mu.Lock()
-		chase(nil, []int{w.pid})
-		signalAll(descendants(os.Getpid(), nil), syscall.SIGKILL)
+		if caught { // see killOrphans
+			signalAll(descendants(os.Getpid(), nil), syscall.SIGKILL)
+		}
+		caught = chase(nil, []int{w.pid})
 		w.mu.Unlock()
 		select {
 		case <-w.alone:
@@ -159,35 +172,46 @@ func (w *ward) killAdopted() {
 	}
 }
 
-// chase kills the children of this process until it finds no further one,
-// without a look at all processes. Of a chain of processes, each of which starts
-// the next and ends, the one that lives becomes our child, and must be met before
-// it has started the next. The ends of all but some are taken in here, since a
-// chain leaves thousands, and by nothing else meanwhile: the caller has the
-// mutex for that.
-func chase(except, waitedFor []int) {
-	killed := make(map[int]bool)
-	calm := 0 // rounds without another child
+// chase kills the children of this process until none is left, without a look at
+// all processes. Of a chain of processes, each of which starts the next and ends,
+// the one that lives becomes our child. A killed one that has not got a processor
+// yet hides its own child until then, so the chase goes on until all are dead. It
+// takes in the ends of all but some, since a chain leaves thousands. Nothing else
+// may take them in meanwhile: the caller has the mutex for that. It reports
+// whether none is left.
+func chase(except, waitedFor []int) bool {
+	dying := make(map[int]bool) // false: it belongs to another user
+	calm := 0                   // rounds without one that is dying
 	for late := time.Now().Add(chaseTakes); calm < chaseCalm && time.Now().Before(late); calm++ {
 		for _, pid := range kernelChildren() {
+			killable, known := dying[pid]
 			switch {
 			case slices.Contains(except, pid):
-			case !killed[pid]:
-				killed[pid] = true
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-				calm = 0
+				continue
+			case !known:
+				killable = syscall.Kill(pid, syscall.SIGKILL) == nil
+				dying[pid] = killable
 			case !slices.Contains(waitedFor, pid):
 				if ended, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); ended == pid {
-					delete(killed, pid) // another process may get its number
+					delete(dying, pid) // another process may get its number
 				}
+			case killable:
+				p, lives := look(pid)
+				killable = lives && !p.dead
+			}
+			if killable {
+				calm = 0
 			}
 		}
+		time.Sleep(chasePause)
 	}
+	return calm == chaseCalm
 }
 
 const (
-	chaseTakes = 100 * time.Millisecond // at most, on a busy processor
-	chaseCalm  = 20                     // rounds, of some 50 µs
+	chaseTakes = huntTakes / 2
+	chaseCalm  = 3
+	chasePause = 50 * time.Microsecond // in which the killed can die
 )
 
 // kernelChildren returns the children of this process as the kernel lists them
@@ -212,19 +236,21 @@ func killOrphans(except []int) (gone bool) {
 		return true
 	}
 	none := 0
+	caught := true
 	for late := time.Now().Add(huntTakes); time.Now().Before(late); {
-		own.mu.Lock() // so that no number is another process's meanwhile
-		chase(except, own.pids)
-		own.mu.Unlock()
-		found := descendants(os.Getpid(), except)
-		signalAll(found, syscall.SIGKILL)
-		for _, pid := range children() {
-			own.reap(pid)
+		var found []process
+		if caught { // a look at all takes long, which serves those that fork
+			found = descendants(os.Getpid(), except)
+			signalAll(found, syscall.SIGKILL)
 		}
+		own.mu.Lock() // so that no number is another process's meanwhile
+		caught = chase(except, own.pids)
+		own.mu.Unlock()
+		own.reapAll()
 		if unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == unix.ECHILD {
 			return true
 		}
-		if none++; len(found) > 0 {
+		if none++; len(found) > 0 || !caught {
 			none = 0
 		}
 		if none == quiet {

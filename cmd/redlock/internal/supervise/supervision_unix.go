@@ -231,7 +231,7 @@ func (s *supervision) kill(why string) {
 	}
 	s.killed = true
 	s.signal(syscall.SIGKILL)
-	s.hunt(append(slices.Clone(s.guard.before), s.guard.group))
+	s.hunt(s.guard.before) // as long as the guard is dying, it hides the rest
 	if s.termed.IsZero() {
 		s.termed = time.Now()
 	}
