@@ -17,7 +17,7 @@ import (
 // first, the server would refuse none of its later writes.
 func TestLocksAtMaxmemory_R25(t *testing.T) {
 	f := newFleet(t, 1)
-	c := f.client(redlock.Config{Forgetful: true})
+	c := f.client(redlock.Config{NodeTimeout: unhurried})
 	f.allUp(c, inTheEnd)
 	ctx, second := context.Background(), redlock.HoldOptions{TTL: time.Second}
 	rw := c.RW("r")

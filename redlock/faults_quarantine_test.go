@@ -190,7 +190,7 @@ func TestFaultSeals_R23(t *testing.T) {
 	acquired(t, fresh, "at once", time.Second)
 
 	t.Run("another MaxTTL", func(t *testing.T) {
-		other := f.client(redlock.Config{MaxTTL: 6 * time.Second})
+		other := f.client(redlock.Config{MaxTTL: 6 * time.Second, NodeTimeout: patience})
 		_, err := other.TryAcquire(context.Background(), "r", time.Second)
 		if err := undecided(err, is(redlock.ErrMaxTTL), 0, 1, 2); err != nil {
 			t.Error(err)
