@@ -8,6 +8,9 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/resp"
 )
@@ -180,6 +183,10 @@ func sameOwn(v resp.Value, i *item) bool {
 	integer, isInteger := v.Int64()
 	boolean, isBoolean := v.Bool()
 	double, isDouble := v.Float64()
+	isError := i.typ == resp.SimpleError || i.typ == resp.BulkError
+	if _, got := v.AsError(); got != isError {
+		return false
+	}
 	if isInteger != (i.typ == resp.Integer) || isBoolean != (i.typ == resp.Boolean) || isDouble && i.typ != resp.Double {
 		return false
 	}
@@ -196,7 +203,6 @@ func sameOwn(v resp.Value, i *item) bool {
 	case resp.SimpleString, resp.BulkString, resp.BigNumber, resp.SimpleError, resp.BulkError:
 		text = i.text
 	}
-	isError := i.typ == resp.SimpleError || i.typ == resp.BulkError
 	return bytes.Equal(v.Bytes(), text) && (v.Bytes() == nil) == (text == nil) && bytes.Equal(v.Format(), format) &&
 		v.IsError() == isError && v.IsOK() == (i.typ == resp.SimpleString && string(text) == "OK") &&
 		(!isError || samePrefix(v.ErrorPrefix(), text))
@@ -217,4 +223,53 @@ func samePrefix(prefix, text []byte) bool {
 		return bytes.Equal(prefix, m[1])
 	}
 	return string(prefix) == "ERR"
+}
+
+// confines are limits that short inputs meet, each in its turn, and the
+// ordinary ones.
+var confines = []resp.Limits{
+	{},
+	{Line: 40, Bulk: 30, Elements: 12, Depth: 4, Size: 200},
+	{Line: 5, Bulk: 4},
+	{Elements: 3, Depth: 2},
+	{Depth: 1},
+	{Size: 16},
+	{Line: 20, Size: 24, Elements: 5, Depth: 3, Bulk: 9},
+	{Size: 1},
+}
+
+// FuzzReference compares the Reader with a second decoder that was written from
+// the specification: the values, their accessors, the error with its offset and
+// the bytes left, for the whole input, for a random cut and for a cut after
+// every byte (R18).
+func FuzzReference(f *testing.F) {
+	for i, e := range table(f) {
+		f.Add(e.wire, byte(0), uint64(i))
+		f.Add(e.wire, byte(i), uint64(i))
+	}
+	for i, wire := range hostile {
+		f.Add([]byte(wire[:min(len(wire), 4096)]), byte(i), uint64(i))
+	}
+	examiners := newExaminers()
+	f.Fuzz(func(t *testing.T, wire []byte, limits byte, seed uint64) {
+		if len(wire) > 256<<10 {
+			return
+		}
+		e := examiners[int(limits)%len(examiners)]
+		require.NoError(t, e.examine(wire, rand.New(rand.NewPCG(seed, 1))), "%q, %+v", wire, e.limits)
+		if len(wire) < wholeMost {
+			require.NoError(t, roundTrip(e.limits, wire), "%q", wire)
+		}
+		if len(wire) < 256 {
+			require.NoError(t, e.examine(wire, nil), "%q, %+v", wire, e.limits)
+		}
+	})
+}
+
+func newExaminers() []*examiner {
+	var all []*examiner
+	for _, limits := range confines {
+		all = append(all, newExaminer(limits))
+	}
+	return all
 }

@@ -47,26 +47,3 @@ func ExampleAppendCommand() {
 	// Output:
 	// "*6\r\n$3\r\nSET\r\n$9\r\ninvoice:7\r\n$4\r\na\r\nb\r\n$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n10000\r\n"
 }
-
-// ErrorPrefix tells errors of servers apart without a copy.
-func ExampleValue_ErrorPrefix() {
-	r := resp.NewReader(resp.Limits{})
-	r.Fill(strings.NewReader("-NOSCRIPT No matching script. Please use EVAL.\r\n"))
-	v, _, _ := r.Next()
-	fmt.Println(v.IsError(), string(v.ErrorPrefix()) == "NOSCRIPT")
-	// Output: true true
-}
-
-// The first error ends a stream for good.
-func ExampleSyntaxError() {
-	r := resp.NewReader(resp.Limits{Bulk: 1 << 10})
-	r.Fill(strings.NewReader(":1\r\n$1048576\r\n+OK\r\n"))
-	for range 3 {
-		v, ok, err := r.Next()
-		fmt.Println(v.Type() == resp.Integer, ok, err)
-	}
-	// Output:
-	// true true <nil>
-	// false false resp: bulk exceeds its limit at byte 4
-	// false false resp: bulk exceeds its limit at byte 4
-}

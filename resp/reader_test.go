@@ -24,11 +24,37 @@ func push(r *resp.Reader, wire []byte) {
 	}
 }
 
+// TestTable requires that the Reader and the reference say of each line what
+// the table says. The reference is asked with a cut after every byte: no value
+// comes before its last byte. What was decoded is encoded again, and decodes to
+// the same.
 func TestTable(t *testing.T) {
 	for _, e := range table(t) {
 		r := resp.NewReader(e.limits)
 		push(r, e.wire)
 		assert.Equal(t, e.meaning, meaning(r), e.place)
+		require.NoError(t, newExaminer(e.limits).examine(e.wire, nil), e.place)
+		require.NoError(t, roundTrip(e.limits, e.wire), e.place)
+	}
+}
+
+// roundTrip encodes the values of wire. They must decode to the same again.
+func roundTrip(limits resp.Limits, wire []byte) error {
+	r, again := resp.NewReader(limits), resp.NewReader(resp.Limits{})
+	push(r, wire)
+	for {
+		v, ok, err := r.Next()
+		if !ok || err != nil {
+			return nil
+		}
+		want := describe(v)
+		if strings.Contains(want, "out of range") {
+			continue // no float64 has this value
+		}
+		push(again, appendValue(nil, v))
+		if got := meaning(again); got != want {
+			return fmt.Errorf("%s became %s", want, got)
+		}
 	}
 }
 
@@ -49,77 +75,8 @@ func TestTableCutAnywhere(t *testing.T) {
 	}
 }
 
-func TestTableByteByByte(t *testing.T) {
-	for _, e := range table(t) {
-		r := resp.NewReader(e.limits)
-		src := iotest.OneByteReader(strings.NewReader(string(e.wire)))
-		var said []string
-		for range e.wire {
-			n, err := r.Fill(src)
-			require.NoError(t, err, e.place)
-			require.Equal(t, 1, n, e.place)
-			if said = drain(r, said); refused(said) {
-				break
-			}
-		}
-		if !refused(said) {
-			said = outcome(r, said)
-		}
-		require.Equal(t, e.meaning, strings.Join(said, " then "), e.place)
-	}
-}
-
 func refused(said []string) bool {
 	return len(said) > 0 && strings.HasPrefix(said[len(said)-1], "refused")
-}
-
-// TestTablePrefixes requires that no value comes before its last byte, and that
-// what follows a value does not change it.
-func TestTablePrefixes(t *testing.T) {
-	for _, e := range table(t) {
-		r := resp.NewReader(e.limits)
-		push(r, e.wire)
-		v, ok, _ := r.Next()
-		if !ok {
-			continue
-		}
-		first, size := describe(v), len(v.Raw())
-		require.Equal(t, e.wire[:size:size], v.Raw(), e.place)
-		for i := range size {
-			r := resp.NewReader(e.limits)
-			push(r, e.wire[:i])
-			_, ok, err := r.Next()
-			require.NoError(t, err, e.place)
-			require.False(t, ok, "%s: a value out of %q", e.place, e.wire[:i])
-		}
-		r = resp.NewReader(e.limits)
-		push(r, e.wire[:size:size])
-		v, ok, _ = r.Next()
-		require.True(t, ok, e.place)
-		require.Equal(t, first, describe(v), e.place)
-	}
-}
-
-// TestTableRoundTrip encodes what was decoded; it must decode to the same
-// again.
-func TestTableRoundTrip(t *testing.T) {
-	for _, e := range table(t) {
-		if strings.Contains(e.meaning, "out of range") {
-			continue // no float64 has this value
-		}
-		r := resp.NewReader(e.limits)
-		push(r, e.wire)
-		for {
-			v, ok, err := r.Next()
-			if !ok || err != nil {
-				break
-			}
-			want, wire := describe(v), appendValue(nil, v)
-			again := resp.NewReader(resp.Limits{})
-			push(again, wire)
-			require.Equal(t, want, meaning(again), e.place)
-		}
-	}
 }
 
 // TestErrorIsSticky is R16: nothing after an error is parsed, not even bytes
@@ -147,20 +104,6 @@ func TestErrorIsSticky(t *testing.T) {
 	assert.Equal(t, `SimpleString "OK" then refused at 5: integer is not a decimal number of 64 bits`, meaning(r))
 }
 
-func TestResetWithinValue(t *testing.T) {
-	for _, part := range []string{"*2\r\n:1\r\n$10\r\nabc", "+lo", "|1\r\n:1\r\n", "*1\r\n*1\r\n*1\r\n:"} {
-		r := resp.NewReader(resp.Limits{Depth: 3, Elements: 4})
-		push(r, []byte(part))
-		_, ok, err := r.Next()
-		require.NoError(t, err)
-		require.False(t, ok)
-		r.Reset()
-		assert.Zero(t, r.Buffered())
-		push(r, []byte("*3\r\n:1\r\n:2\r\n:3\r\nx"))
-		assert.Equal(t, "Array [Integer 1, Integer 2, Integer 3] then refused at 16: unknown type byte 'x'", meaning(r))
-	}
-}
-
 // TestOffsets counts offsets while a buffer that hardly ever runs empty slides
 // and grows.
 func TestOffsets(t *testing.T) {
@@ -185,20 +128,6 @@ func TestOffsets(t *testing.T) {
 	}
 }
 
-func TestBuffered(t *testing.T) {
-	r := resp.NewReader(resp.Limits{})
-	assert.Zero(t, r.Buffered())
-	push(r, []byte("+OK\r\n:12"))
-	assert.Equal(t, 8, r.Buffered())
-	_, ok, _ := r.Next()
-	require.True(t, ok)
-	assert.Equal(t, 3, r.Buffered())
-	push(r, []byte("\r\n"))
-	_, ok, _ = r.Next()
-	require.True(t, ok)
-	assert.Zero(t, r.Buffered())
-}
-
 func TestFillPassesOn(t *testing.T) {
 	r := resp.NewReader(resp.Limits{})
 	n, err := r.Fill(iotest.DataErrReader(strings.NewReader("+OK\r\n")))
@@ -219,72 +148,47 @@ func TestCommitPanics(t *testing.T) {
 	assert.NotPanics(t, func() { r.Commit(0) })
 }
 
-// TestDepthIsNotRecursion sends a hundred thousand open arrays.
-func TestDepthIsNotRecursion(t *testing.T) {
-	for _, header := range []string{"*1\r\n", "%1\r\n:1\r\n", "~1\r\n", "|1\r\n", "|1\r\n:1\r\n", "|0\r\n"} {
-		for _, depth := range []int{0, 5, 1 << 20} {
-			r := resp.NewReader(resp.Limits{Depth: depth})
-			push(r, []byte(strings.Repeat(header, 100_000)))
-			_, ok, err := r.Next()
-			require.False(t, ok)
-			require.ErrorContains(t, err, "depth exceeds its limit", header)
+// TestLimits checks the numbers of R18: what may be, and what is too much. The
+// largest counts do not fit into 32 bits, and depth is no recursion.
+func TestLimits(t *testing.T) {
+	none := resp.Limits{Line: math.MaxInt, Bulk: math.MaxInt, Elements: math.MaxInt, Size: math.MaxInt}
+	x := strings.Repeat("x", 5<<20)
+	for _, c := range []struct {
+		limits   resp.Limits
+		wire     string
+		tooLarge bool
+	}{
+		{resp.Limits{}, "+" + x[:64<<10] + "\r\n", false},
+		{resp.Limits{}, "+" + x[:64<<10+1] + "\r\n", true},
+		{resp.Limits{}, "$1048576\r\n" + x[:1<<20] + "\r\n", false},
+		{resp.Limits{}, "$1048577\r\n", true},
+		{resp.Limits{Bulk: 5 << 20}, "$5242880\r\n" + x + "\r\n", false}, // Size follows
+		{resp.Limits{}, "*4\r\n" + strings.Repeat("$1048576\r\n"+x[:1<<20]+"\r\n", 4), true},
+		{resp.Limits{}, "*1048576\r\n" + strings.Repeat("_\r\n", 1<<20), false},
+		{resp.Limits{}, "*1048577\r\n", true},
+		{resp.Limits{}, "%524289\r\n", true},
+		{resp.Limits{}, "*2\r\n:1\r\n*1048575\r\n", true},
+		{resp.Limits{}, strings.Repeat("*1\r\n", 32) + "_\r\n", false},
+		{resp.Limits{}, strings.Repeat("*1\r\n", 33), true},
+		{resp.Limits{Depth: 1 << 20}, strings.Repeat("*1\r\n", 1024) + "_\r\n", false},
+		{resp.Limits{Depth: 1 << 20}, strings.Repeat("%1\r\n:1\r\n", 100_000), true},
+		{resp.Limits{Depth: 1 << 20}, strings.Repeat("|1\r\n", 100_000), true},
+		{resp.Limits{Depth: 1 << 20}, strings.Repeat("|0\r\n", 100_000), true},
+		{none, "%1073741824\r\n", true},
+		{none, "%2147483647\r\n", true},
+		{none, "*1073741825\r\n", true},
+		{none, "$1073741825\r\n", true},
+		{none, "$2147483647\r\n", true},
+	} {
+		name := c.wire[:min(len(c.wire), 20)]
+		v, err := pushUntil(resp.NewReader(c.limits), c.wire)
+		if c.tooLarge {
+			require.ErrorContains(t, err, "limit", name)
+			continue
 		}
-	}
-}
-
-// TestDepthAtLimit nests as deep as is allowed, and walks the value.
-func TestDepthAtLimit(t *testing.T) {
-	for _, depth := range []int{32, 1024} {
-		r := resp.NewReader(resp.Limits{Depth: depth})
-		push(r, []byte(strings.Repeat("*1\r\n", depth)+":7\r\n"))
-		v, ok, err := r.Next()
-		require.NoError(t, err)
-		require.True(t, ok)
-		for range depth {
-			require.Equal(t, 1, v.Len())
-			for e := range v.Elements() {
-				v = e
-			}
-		}
-		assert.Equal(t, "Integer 7", describe(v))
-	}
-}
-
-// TestDefaultLimits checks the numbers of R18.
-func TestDefaultLimits(t *testing.T) {
-	at := []struct{ name, prefix, unit, suffix string }{
-		{"line ≤ 64 KiB", "+", strings.Repeat("x", 64<<10), "\r\n"},
-		{"bulk ≤ 1 MiB", "$1048576\r\n", strings.Repeat("x", 1<<20), "\r\n"},
-		{"elements ≤ 1 M", "*1048576\r\n", strings.Repeat("_\r\n", 1<<20), ""},
-	}
-	for _, c := range at {
-		r := resp.NewReader(resp.Limits{})
-		v, err := pushUntil(r, c.prefix+c.unit+c.suffix)
-		require.NoError(t, err, c.name)
-		require.NotZero(t, v.Type(), c.name)
-	}
-	beyond := []string{
-		"+" + strings.Repeat("x", 64<<10+1) + "\r\n",
-		"$1048577\r\n",
-		"*1048577\r\n",
-		"%524289\r\n",
-		"*2\r\n:1\r\n*1048575\r\n",
-		strings.Repeat("*1\r\n", 33),
-		"*4\r\n" + strings.Repeat("$1048576\r\n"+strings.Repeat("x", 1<<20)+"\r\n", 4),
-	}
-	for _, wire := range beyond {
-		r := resp.NewReader(resp.Limits{})
-		_, err := pushUntil(r, wire)
-		require.ErrorContains(t, err, "limit", wire[:min(len(wire), 20)])
-	}
-}
-
-// TestLargestLimits reaches counts of pairs that do not fit into 32 bits.
-func TestLargestLimits(t *testing.T) {
-	for _, wire := range []string{"%1073741824\r\n", "%2147483647\r\n", "*1073741825\r\n", "$1073741825\r\n", "$2147483647\r\n"} {
-		r := resp.NewReader(resp.Limits{Line: math.MaxInt, Bulk: math.MaxInt, Elements: math.MaxInt, Size: math.MaxInt})
-		_, err := pushUntil(r, wire)
-		require.ErrorContains(t, err, "limit", wire)
+		require.NoError(t, err, name)
+		require.Len(t, v.Raw(), len(c.wire), name)
+		require.NotEmpty(t, describe(v), name)
 	}
 }
 
@@ -301,14 +205,6 @@ func pushUntil(r *resp.Reader, wire string) (resp.Value, error) {
 			return resp.Value{}, err
 		}
 	}
-}
-
-// TestSizeFollowsBulk accepts a larger bulk string without a second setting.
-func TestSizeFollowsBulk(t *testing.T) {
-	r := resp.NewReader(resp.Limits{Bulk: 5 << 20})
-	v, err := pushUntil(r, string(resp.AppendBulkString(nil, strings.Repeat("x", 5<<20))))
-	require.NoError(t, err)
-	require.Len(t, v.Bytes(), 5<<20)
 }
 
 // TestUnreadIsBounded never calls Next; the reader must not hoard bytes.
@@ -371,10 +267,4 @@ func TestStaleElements(t *testing.T) {
 			}
 		}, other)
 	}
-}
-
-func TestSyntaxErrorText(t *testing.T) {
-	err := &resp.SyntaxError{Offset: 7, Reason: "null is not empty"}
-	assert.EqualError(t, err, "resp: null is not empty at byte 7")
-	assert.Equal(t, "resp: null is not empty at byte 7", fmt.Sprint(err))
 }
