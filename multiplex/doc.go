@@ -54,10 +54,10 @@
 //
 // A node's life (dial, fence, pay, join, serve, bury) is in node_life.go. Only
 // the node's own goroutine closes the descriptor: in bury from an up node, in
-// dial, lost or leave before that. node_fence.go and node_pay.go deal with what
-// the previous connection left. An address is assumed to lead to one server for
-// as long as that server runs. If another server takes the address over, the
-// first one's debts are settled with it.
+// dial, lost or leave before that. node_pay.go deals with what the previous
+// connection left. An address is assumed to lead to one server for as long as
+// that server runs. If another server takes the address over, the first one's
+// debts are settled with it.
 //
 // Package internal/member knows which nodes count. It keeps nodes in quarantine
 // that may have forgotten keys, makes all belong to one deployment, and gives
@@ -73,11 +73,11 @@
 // A kind of lock with its own scripts needs no change here. The package above
 // declares a ClaimKind for the script that sets the keys, a ReleaseKind for the
 // one that undoes it, and an ExtendKind for each other command on held keys
-// (command_kind.go). It puts the scripts into the handshake
-// (conn.Config.Prelude) and Config.Cure, and encodes the commands; see
-// redlock/command_kind.go. A command may name several keys. If replies say more
-// than a vote, such as the last fencing number, the kind's Judge keeps what it
-// reads. Claim.Told gets what a refusal says.
+// (command.go). It puts the scripts into the handshake (conn.Config.Prelude) and
+// Config.Cure, and encodes the commands; see redlock/internal/wire. A command
+// may name several keys. If replies say more than a vote, such as the last
+// fencing number, the kind's Judge keeps what it reads. Claim.Told gets what a
+// refusal says.
 //
 // # Who owns what
 //

@@ -101,14 +101,15 @@ package redlock
 // Where to find what, by the beginnings of the files' names:
 //
 //	client, config  a client's life and its configuration
-//	locker          the calls for every kind of lock: all, rw, semaphore, fair
+//	prelude         what a server must pass before it gets a vote
+//	locker          the calls for every kind of lock
 //	acquire         one attempt and its checks
 //	wait            how Acquire waits: the queue, pushes, delays, warnings
-//	lock            the value that is granted: Extend, Release, Adopt
+//	lock            the value that is granted: Token, Extend, Release, Adopt
 //	hold            locks that renew themselves: the keeper's goroutine, Do,
 //	                contexts, clocks, and how holds end
 //	observe         Stats, Nodes, Logger and Tracer
-//	token, error    and held, redact: what is returned, and what is never shown
+//	error, redact   what is returned, and what is never shown
 //	inside          what packages admin and election reach of this one
 //
 // internal/kind says what each kind of lock sends and what the answers mean,

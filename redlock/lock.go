@@ -2,12 +2,14 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock/internal/kind"
+	"github.com/redmux/redmux/redlock/internal/wire"
 )
 
 // A Lock is a resource granted for a time. It is an immutable value, cheap to
@@ -223,3 +225,69 @@ func (c *Client) tellRelease(l *Lock) {
 	kind, command := r.release()
 	c.group.Tell(kind, &command)
 }
+
+// Adopt returns a Lock acquired, or last extended, and handed over by another
+// process: the resource, the token, the TTL and the end of the validity. It
+// asks no node; Extend and Release find out whether the lock is still held. The
+// client must have the Config.Owner of the first client with the lock. The
+// error is ErrResource or ErrTTL.
+//
+// until is trusted, so it must come from a clock of both processes, never from
+// another machine. A parsed time has only the wall clock (R4): with another
+// clock, such as CLOCK_BOOTTIME, pass time.Now plus the smallest remainder by
+// any. With an until of zero, or later than the TTL allows, the lock has no
+// validity and can only be released.
+//
+// The first process may still use its own Lock. An extension does not count on
+// a node now in quarantine (R23). Lock.Fence is 0: pass the number on too.
+func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until time.Time) (Lock, error) {
+	c.made()
+	ttl, err := c.config.checkLock(c.plain(), resource, ttl)
+	if err != nil {
+		return Lock{}, named(resource, err)
+	}
+	if longest := ttl - pure.Drift(ttl, c.config.DriftFactor); pure.Remaining(until, time.Now()) > longest {
+		until = time.Time{}
+	}
+	// Any node may have the key, perhaps since its quarantine. Receipt.Pos is
+	// zero, the first: a release is repeated after the end of its connection.
+	every := multiplex.All(len(c.config.Nodes))
+	anywhere := multiplex.Receipt{Sent: every, Doubted: every}
+	lock := c.wanted(c.plain(), resource, ttl)
+	lock.grant.Token, lock.grant.Receipt, lock.until = wire.Veil(token), anywhere, until
+	return lock, nil
+}
+
+// A Token is the value of a lock's keys, new for each attempt (R3): 27
+// characters of base64url. A client that knows it can release the lock, so only
+// Reveal returns it as text (R27). It is not a fencing number: tokens have no
+// order.
+type Token [pure.TokenText]byte
+
+// Reveal returns the token's 27 characters, to pass them to another process,
+// which parses them with ParseToken. They are secret: a client that knows them
+// can release the lock.
+func (t Token) Reveal() string { return string(t[:]) }
+
+// ErrToken is returned for a text that is not a token. The error does not show
+// the text (R27).
+var ErrToken = errors.New("redlock: a token is 27 characters of base64url (A-Z, a-z, 0-9, - and _)")
+
+// ParseToken is the inverse of Token.Reveal. The error is ErrToken.
+func ParseToken(text string) (Token, error) {
+	var token Token
+	if len(text) != len(token) {
+		return Token{}, ErrToken
+	}
+	// The decoder skips line breaks, so the number of bytes is checked too.
+	var random [wire.TokenBytes]byte
+	if n, err := wire.TokenEncoding.Decode(random[:], []byte(text)); err != nil || n != len(random) {
+		return Token{}, ErrToken
+	}
+	copy(token[:], text)
+	return token, nil
+}
+
+// Fingerprint returns a hash of the token that may be shown. It identifies the
+// holder in an Inspection, and serves no other purpose.
+func (t Token) Fingerprint() string { return pure.Fingerprint(t[:]) }

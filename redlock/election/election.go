@@ -314,7 +314,7 @@ func (e *Election) StepDown(ctx context.Context) error {
 	return t.info.Released
 }
 
-// made and called are the doors of methods: see door.go of package redlock.
+// made and called are the doors of methods: see client.go of package redlock.
 func (e *Election) made() { must(e != nil && e.client != nil, "a nil or zero Election: New makes one") }
 
 func (e *Election) called(ctx context.Context) {
