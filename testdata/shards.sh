@@ -21,7 +21,7 @@ processes_for() {
 	*/redlock) echo 6 10 ;;
 	*/multiplex) echo 3 40 ;;
 	*/doctest) echo 2 12 ;; # most read the whole tree
-	*/proof/faults | */faults/single | */cmd/faults | */history) echo 4 1 ;;
+	*/proof/faults | */cmd/faults) echo 4 1 ;;
 	*/cmd/loadgen/load) echo 3 10 ;;
 	esac
 }

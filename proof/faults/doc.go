@@ -24,7 +24,7 @@
 //
 //   - Exclusion: each event of a contended resource goes to the parent as it
 //     happens, is put in order of time over all processes, and is judged by
-//     history.Exclusion. Some locks are dropped, so that the next holder gets
+//     history.Exclusion and history.Locks. Some locks are dropped, so that the next holder gets
 //     them as soon as their keys have expired, on clocks that are as fast as
 //     the drift allows: then a validity that is a little too long shows. Some
 //     callers do not read the tokens of their locks, so that these are handed

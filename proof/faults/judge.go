@@ -8,17 +8,19 @@ import (
 	"github.com/redmux/redmux/proof/history"
 )
 
-// A judge puts the events of all processes in order of time and has exclusion
-// and the order of fencing numbers judged. It also judges what the processes found by themselves. Each process's
-// events come in order, so that an event is certain to be the next when every
-// process has told of a time no earlier.
+// A judge puts the events of all processes in order of time and has them judged
+// by intervals and by porcupine. It also judges what the processes found by
+// themselves. Each process's events come in order, so that an event is certain
+// to be the next when every process has told of a time no earlier.
 type judge struct {
 	log     *faultLog
 	history *history.Writer // nil if none is asked for
 
 	mu        sync.Mutex // guards the following
 	exclusion history.Exclusion
-	streams   map[int]int64 // of each process that lives, the latest time of which it told
+	locks     history.Locks
+	porcupine history.Verdict // on these, when the run is over
+	streams   map[int]int64   // of each process that lives, the latest time of which it told
 	waiting   history.Queue
 	oddities  []string
 	excused   int
@@ -93,6 +95,7 @@ func (j *judge) settleLocked() {
 	}
 	for e := range j.waiting.Before(before) {
 		j.exclusion.Add(e)
+		j.locks.Add(e)
 		if j.history != nil {
 			e.Client += e.Source * clientsEach // the file is one history, whose clients have names of their own
 			j.history.Add(e)
@@ -136,11 +139,17 @@ func (j *judge) verdict() (violations, oddities []string, x *history.Exclusion) 
 	if more := j.exclusion.More(); more > 0 {
 		violations = append(violations, fmt.Sprintf("and %d more", more))
 	}
+	if j.porcupine.Err() != nil {
+		violations = append(violations, j.porcupine.Findings...)
+	}
 	return violations, append([]string(nil), j.oddities...), &j.exclusion
 }
 
-// close ends the history's file.
+// close judges what is left, and ends the history's file.
 func (j *judge) close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.porcupine = j.locks.Finish()
 	if j.history == nil {
 		return nil
 	}

@@ -60,6 +60,10 @@ func TestJudgeFindsTwoHolders(t *testing.T) {
 	violations, _, _ := j.verdict()
 	require.Len(t, violations, 1)
 	assert.Contains(t, violations[0], string(history.TwoHolders))
+	require.NoError(t, j.close())
+	violations, _, _ = j.verdict()
+	require.Len(t, violations, 2)
+	assert.Contains(t, violations[1], "could not have happened in any order")
 }
 
 // A lock that is granted after another was, with a lower number, is a finding,
@@ -137,7 +141,7 @@ func TestJudgeWaitsForTheLivingOnly(t *testing.T) {
 func TestJudgeWritesOneHistory(t *testing.T) {
 	var file bytes.Buffer
 	j := newJudge(3)
-	j.history = history.NewWriter(&file, true)
+	j.history = history.NewWriter(&file)
 	j.event(3, event(10, history.Start, 7, "", 0))
 	j.leave(3)
 	require.NoError(t, j.close())

@@ -155,9 +155,9 @@ func Run(ctx context.Context, options Options) (*Report, error) {
 	r := &run{options: options, kinds: kinds, results: newResults()}
 	r.limiter = newLimiter(options.Nodes, options.MaxTTL)
 	r.log = &faultLog{changed: r.tellActive}
-	r.judge = &judge{log: r.log}
+	r.judge = &judge{log: r.log, locks: history.Locks{Patience: time.Second}}
 	if options.History != nil {
-		r.judge.history = history.NewWriter(options.History, true)
+		r.judge.history = history.NewWriter(options.History)
 	}
 	if r.fleet, err = newFleet(&r.options); err != nil {
 		return nil, err
@@ -168,8 +168,9 @@ func Run(ctx context.Context, options Options) (*Report, error) {
 	}
 	begun := time.Now()
 	r.inject(ctx)
-	report := r.report(time.Since(begun))
+	took := time.Since(begun)
 	err = errors.Join(r.processes.close(), r.fleet.close(), r.judge.close())
+	report := r.report(took)
 	r.mu.Lock() // what reads a process may fail until it is closed
 	defer r.mu.Unlock()
 	return report, errors.Join(r.failure, err)

@@ -22,7 +22,7 @@ type Event struct {
 	Attempt  uint64 `json:"attempt"`
 	Ev       Kind   `json:"ev"`
 
-	// Token is the first 8 hexadecimal digits of the token's SHA-256, or empty:
+	// Token is the first 16 hexadecimal digits of the token's SHA-256, or empty:
 	// see Digest.
 	Token string `json:"token,omitempty"`
 
@@ -107,8 +107,8 @@ var kinds = func() map[string]Kind {
 }()
 
 // digestBytes is how many bytes of a token's hash are shown, each as two
-// digits.
-const digestBytes = 4
+// digits: with so many, no two look alike by chance.
+const digestBytes = 8
 
 // Digest returns the part of a token that a history shows: enough to tell
 // tokens apart, and useless for releasing a lock (R27).

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,8 +26,8 @@ import (
 
 // The line has the form that scripts rely on.
 func TestLine(t *testing.T) {
-	line := string(Event{T: 1005, Client: 3, Resource: "k1", Attempt: 17, Ev: Grant, Token: "de47c9b2", Until: 1009}.AppendLine(nil))
-	require.Equal(t, `{"t":1005,"client":3,"resource":"k1","attempt":17,"ev":"grant","token":"de47c9b2","until":1009}`+"\n", line)
+	line := string(Event{T: 1005, Client: 3, Resource: "k1", Attempt: 17, Ev: Grant, Token: "de47c9b2de47c9b2", Until: 1009}.AppendLine(nil))
+	require.Equal(t, `{"t":1005,"client":3,"resource":"k1","attempt":17,"ev":"grant","token":"de47c9b2de47c9b2","until":1009}`+"\n", line)
 	line = string(Event{T: 1005, Resource: "k\"\\\n\xff1", Attempt: 17, Ev: Held}.AppendLine(nil))
 	require.Equal(t, `{"t":1005,"client":0,"resource":"k\"\\\u000a\\xff1","attempt":17,"ev":"held"}`+"\n", line)
 	for _, name := range []string{"a\xff\\x\\", `\xff`, "\xe2\x82é\x01"} {
@@ -227,4 +228,25 @@ func TestMergeTellsOfTooMuchDisorder(t *testing.T) {
 	require.Len(t, errs, 1)
 	require.ErrorIs(t, errs[0], ErrDisorder)
 	require.Equal(t, int64(math.MaxInt64), (&merger{}).certain())
+}
+
+// Events come out in order of time, and those of one time as they were pushed.
+func TestQueue(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	var q Queue
+	for i := range 500 {
+		q.Push(Event{T: int64(random.IntN(50)), Attempt: uint64(i)})
+	}
+	last := Event{T: -1}
+	for until := range int64(51) {
+		for e := range q.Before(until) {
+			require.Less(t, e.T, until)
+			require.True(t, last.T < e.T || last.T == e.T && last.Attempt < e.Attempt)
+			last = e
+		}
+		for range q.Before(until) {
+			t.Fatal("one was left")
+		}
+	}
+	require.Zero(t, q.Len())
 }

@@ -46,7 +46,7 @@ type Exclusion struct {
 	holds     map[attempt]*hold  // from the grant to the release, or until overdueFor has passed
 	holders   map[string][]*hold // by resource, those that may be valid; usually one
 	released  recent
-	tokens    reuse
+	tokens    tokens
 	order     order
 	exchanges exchanges
 	line      line
@@ -78,11 +78,6 @@ func (h *hold) validAt(t int64) bool { return t < h.end }
 // overdueFor is how long a hold is kept after the end of its validity: a client
 // that was stopped may still release it.
 const overdueFor = int64(10 * time.Minute)
-
-// Repeated returns how many grants had a token that looked like an earlier one.
-// By chance 16 in a million do; only more than chance explains is a violation
-// (TokenReused).
-func (x *Exclusion) Repeated() int { return x.tokens.repeated }
 
 // Add adds the next event.
 func (x *Exclusion) Add(e Event) {
@@ -312,3 +307,32 @@ func (r recent) has(a attempt) bool {
 }
 
 func (r recent) add(a attempt) { r[attempt{source: a.source, client: a.client}] = a.number }
+
+// tokens are the latest grants, of which no two may have the same token (R3).
+type tokens struct {
+	grants map[string]Event
+	ring   []string
+	next   int
+}
+
+const rememberedTokens = 1 << 16
+
+// add adds a grant. It reports whether its token was granted before, and
+// returns that grant.
+func (t *tokens) add(e Event) (first Event, reused bool) {
+	if e.Token == "" {
+		return Event{}, false
+	}
+	if t.grants == nil {
+		t.grants, t.ring = make(map[string]Event), make([]string, rememberedTokens)
+	}
+	if first, reused = t.grants[e.Token]; reused {
+		id := attemptOf(e)
+		id.resource = first.Resource
+		return first, id != attemptOf(first) || e.Resource == first.Resource // else another resource of the same lock
+	}
+	delete(t.grants, t.ring[t.next])
+	t.grants[e.Token], t.ring[t.next] = e, e.Token
+	t.next = (t.next + 1) % rememberedTokens
+	return Event{}, false
+}

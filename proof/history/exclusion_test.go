@@ -1,12 +1,15 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -91,7 +94,7 @@ func TestAttemptsOfTwoProcesses(t *testing.T) {
 		`then client 1.0 attempt 1 grant at t=2 until 98ns; both valid for 98ns from t=2 on`, x.Violations()[0].String())
 }
 
-// Figures that are not faults.
+// Figures that are not faults, and those of the forms.
 func TestWhatExclusionCounts(t *testing.T) {
 	x, _ := judged(script(t, `1 a1 grant 10; 12 a1 release; 13 b1 grant 12; 14 b1 release; 15 a2 grant 30; 20 a2 extend 40; 25 a2 release`))
 	require.Equal(t, 7, x.Events)
@@ -99,6 +102,11 @@ func TestWhatExclusionCounts(t *testing.T) {
 	require.Equal(t, 1, x.Extensions)
 	require.Equal(t, 1, x.Empty)
 	require.Equal(t, 2, x.Overdue, "both clients that released after their validity")
+
+	x, _ = judged(script(t, `1 a1 grant 10 for read; 2 a2 start for write from 1; 3 a2 grant 10; 4 a2 release; 5 a3 start for read from 2; 6 a3 grant 10;
+		7 b1 start on s for permit of 2; 8 b1 grant 10 on s for permit; 9 c1 start on f for fair; 10 c1 queued 20 on f; 11 c1 grant 20 on f; 12 d1 grant 20 on p`))
+	require.Equal(t, map[Form]int{PlainForm: 1, ReadForm: 2, WriteForm: 1, PermitForm: 1, FairForm: 1}, x.Forms)
+	require.Equal(t, []int{1, 1, 1}, []int{x.Upgrades, x.Downgrades, x.Queued})
 }
 
 // A long resource name is not printed in full (R27).
@@ -176,39 +184,34 @@ func TestManyViolationsAreBounded(t *testing.T) {
 	require.Equal(t, 10, x.More())
 }
 
-// In a history as long as those of big runs, two tokens look alike by chance
-// many times. That is no finding; a client that uses its tokens twice is one
-// (R3).
-func TestTokensAlikeByChance_R3(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	repeat := func(every int) (found int) {
-		var x Exclusion
-		last := ""
-		for i := range int64(150_000) {
-			token := fmt.Sprintf("%08x", random.Uint32())
-			if every > 0 && i%int64(every) == 1 {
-				token = last
-			}
-			last = token
-			e := Event{T: 2 * i, Resource: "k", Attempt: uint64(i), Ev: Grant, Token: token, Until: 2*i + 2}
-			x.Add(e)
-			e.T, e.Ev = e.T+1, Release
-			x.Add(e)
-		}
-		for _, v := range x.Violations() {
-			require.Equal(t, TokenReused, v.Fault)
-		}
-		return len(x.Violations())
+// A fault is found wherever it is in a long history, which is cut into windows,
+// and a window that cannot be decided in time is no success.
+func TestLocksInWindows(t *testing.T) {
+	var base []Event
+	for i := range int64(10_000) {
+		one := Event{T: 10 * i, Resource: "k", Client: int(i % 3), Attempt: uint64(i), Ev: Start}
+		two := one
+		two.T, two.Ev, two.Until = 10*i+2, Grant, 10*i+20
+		three := two
+		three.T, three.Ev = 10*i+9, Release
+		base = append(base, one, two, three)
 	}
-	require.Zero(t, repeat(0))
-	require.Greater(t, repeat(10_000), 8)
-}
-
-func TestTail(t *testing.T) {
-	assert.InDelta(t, 0.2642, tail(1, 2), 1e-4)
-	assert.InDelta(t, 1e-9, tail(1e-9, 1), 1e-12)
-	assert.InDelta(t, 1.0, tail(20, 3), 0)
-	assert.InDelta(t, 0.0002762, tail(16, 32), 1e-7)
+	_, v := judged(base)
+	require.NoError(t, v.Err())
+	require.Greater(t, v.Windows, 300)
+	for range 5 {
+		at := 10*rand.Int64N(10_000) + 3
+		x, v := judged(inOrder(append(slices.Clone(base), Event{T: at, Resource: "k", Client: 9, Ev: Grant, Until: at + 2})))
+		require.Len(t, x.Violations(), 1, at)
+		require.Equal(t, 1, v.Violated, at)
+	}
+	l := Locks{Patience: 1}
+	for i := range int64(5000) { // held by too many at all times, so that it is one window
+		l.Add(Event{T: i, Resource: "k", Attempt: uint64(i), Ev: Grant, Until: 1 << 30})
+	}
+	v = l.Finish()
+	require.Equal(t, 1, v.Undecided)
+	require.ErrorContains(t, v.Err(), "1 not decided")
 }
 
 // Exclusion finds the same as a comparison of each hold with every other one,
@@ -304,6 +307,93 @@ func holdsOf(events []Event) (all []span) {
 		case ok && (e.Ev == Release || e.Ev == Lost):
 			all[i].to = min(all[i].to, e.T)
 		}
+	}
+	return all
+}
+
+// script parses a history made by hand, one event after another, separated by
+// semicolons:
+//
+//	time who kind [until] [on resource] [by token] [as number] [for form]
+//	[of permits] [from attempt]
+//
+// "who" is a client's letter and the number of its attempt, as in a1. By
+// default the resource is "k", the token is the attempt's own, and the form is
+// that of the attempt's first event.
+func script(t *testing.T, text string) (events []Event) {
+	t.Helper()
+	started := make(map[string]Event)
+	for one := range strings.SplitSeq(text, ";") {
+		words := strings.Fields(one)
+		if len(words) == 0 {
+			continue
+		}
+		require.GreaterOrEqual(t, len(words), 3, one)
+		e := Event{
+			T: number(t, words[0]), Client: int(words[1][0] - 'a'), Attempt: uint64(number(t, words[1][1:])),
+			Resource: "k", Ev: Kind(words[2]), Token: "token-" + words[1],
+		}
+		require.Contains(t, kinds, string(e.Ev), one)
+		e.Form, e.Permits, e.From = started[words[1]].Form, started[words[1]].Permits, started[words[1]].From
+		for rest := words[3:]; len(rest) > 0; rest = rest[1:] {
+			switch rest[0] {
+			case "on":
+				e.Resource, rest = rest[1], rest[1:]
+			case "by":
+				e.Token, rest = rest[1], rest[1:]
+			case "as":
+				e.Fence, rest = uint64(number(t, rest[1])), rest[1:]
+			case "for":
+				e.Form, rest = Form(rest[1]), rest[1:]
+				require.Contains(t, forms, string(e.Form), one)
+			case "of":
+				e.Permits, rest = int(number(t, rest[1])), rest[1:]
+			case "from":
+				e.From, rest = uint64(number(t, rest[1])), rest[1:]
+			default:
+				e.Until = number(t, rest[0])
+			}
+		}
+		if _, ok := started[words[1]]; !ok {
+			started[words[1]] = e
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+func number(t *testing.T, s string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(s, 10, 64)
+	require.NoError(t, err)
+	return n
+}
+
+// judged returns the results of the two checkers for a history.
+func judged(events []Event) (*Exclusion, Verdict) {
+	var x Exclusion
+	var l Locks
+	for _, e := range events {
+		x.Add(e)
+		l.Add(e)
+	}
+	return &x, l.Finish()
+}
+
+// inOrder sorts by time, stably.
+func inOrder(events []Event) []Event {
+	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.T, b.T) })
+	return events
+}
+
+// faults lists the findings, in short form.
+func faults(x *Exclusion) (all []string) {
+	for _, v := range x.Violations() {
+		s := string(v.Fault)
+		if v.Overlap > 0 {
+			s = fmt.Sprintf("%s for %d from %d", v.Fault, v.Overlap, v.From)
+		}
+		all = append(all, s)
 	}
 	return all
 }

@@ -1,6 +1,8 @@
 package history
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -8,25 +10,21 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Locks asks porcupine whether a lock can explain what the clients saw of each
-// resource: one with a single holder at a time, one of readers and a writer, a
-// semaphore, or a lock with a queue, by the form of its events. It takes the
-// same events as Exclusion, in the same order. It knows only one thing about
-// validity: a lock may be free after `until`.
+// Locks asks porcupine whether a lock with one holder at a time can explain
+// what the clients saw of each resource. It takes the same events as Exclusion,
+// in the same order, and leaves out those of locks that may be shared. It knows
+// only one thing about validity: a lock may be free after `until`.
 //
-// The models (models.go) know these operations: acquire, between the call and
-// its return; extend, which needs the attempt to hold the lock, between the
-// previous event and its return; end, from the earlier of the release's call and
-// `until`; and exchange, by which a writer becomes a reader, between the release
-// of the one and the grant of the other. Of callers that wait for a fair lock,
-// each time in which a place is certain has a begin and an end. Attempts that
-// were not granted say nothing else: their votes may have excluded one another,
+// The operations are acquire, between the call and its return; extend, which
+// needs the attempt to hold the lock, between the previous event and its
+// return; and end, from the earlier of the release's call and `until`. Attempts
+// that were not granted say nothing: their votes may have excluded one another,
 // or may have been undone later.
 //
 // An end could also happen later, but that is never necessary: no operation
 // needs the lock to be held by another attempt. So it is put at its earliest
-// time, where it allows most. For the same reason the holders at a given moment
-// are certain, even while calls are pending, and a history can be cut there into
+// time, where it allows most. For the same reason the holder at a given moment
+// is certain, even while calls are pending, and a history can be cut there into
 // windows.
 //
 // The zero value is ready for use.
@@ -35,74 +33,94 @@ type Locks struct {
 	Patience time.Duration
 
 	verdict   Verdict
-	resources map[lockName]*lockWindow
+	resources map[string]*lockWindow
 	started   map[attempt]int64 // when each attempt in progress started
 	holds     map[attempt]*lockHold
 	sweepAt   int
 	now       int64
 }
 
-// A lockName names what is locked. Permits have keys of their own.
-type lockName struct {
-	resource string
-	permits  bool
-}
-
-func nameOf(e Event) lockName { return lockName{e.Resource, e.Form == PermitForm} }
-
 // lockWindow is what was seen of one resource since the last certain moment.
 type lockWindow struct {
-	form       Form // of its model
 	since      int64
-	initial    lockState // at its start
+	holder     attempt // at its start
 	operations []porcupine.Operation
 	holders    []*lockHold
-	places     map[attempt]*lockPlace
 }
 
 // lockHold is a lock that was granted and not yet released.
 type lockHold struct {
 	id     attempt
-	of     lockName
-	input  lockInput // of its acquisition
-	latest int64     // time of its grant or last extension
+	latest int64 // time of its grant or last extension
 	until  int64
 	live   bool // among its window's holders
 }
 
-// windowSize is how many operations make it worthwhile to check a window, and
-// queueWindow the same for a lock with a queue: a place is known to have been
-// kept only when its caller is heard of again. maxWindow bounds windows without
-// a certain moment, because there were always too many holders.
+var noAttempt = attempt{source: -1}
+
+type lockStep uint8
+
 const (
-	windowSize  = 64
-	queueWindow = 1024
-	maxWindow   = 10_000
+	acquireStep lockStep = iota
+	extendStep
+	endStep
+)
+
+// A lockInput is an operation of an attempt.
+type lockInput struct {
+	step lockStep
+	id   attempt
+}
+
+// lockModel is what one node with a perfect memory would do. Its state is the
+// holder.
+func lockModel(holder attempt) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return holder },
+		Step: func(state, input, _ any) (bool, any) {
+			switch in := input.(lockInput); in.step {
+			case acquireStep:
+				return state == noAttempt, in.id
+			case extendStep:
+				return state == in.id, state
+			default:
+				return state == in.id, noAttempt
+			}
+		},
+	}
+}
+
+// windowSize is how many operations make it worthwhile to check a window.
+// maxWindow bounds windows without a certain moment, because there were always
+// two holders.
+const (
+	windowSize = 64
+	maxWindow  = 10_000
 )
 
 // Add adds the next event.
 func (l *Locks) Add(e Event) {
 	if l.resources == nil {
-		l.resources, l.started, l.holds = make(map[lockName]*lockWindow), make(map[attempt]int64), make(map[attempt]*lockHold)
+		l.resources, l.started, l.holds = make(map[string]*lockWindow), make(map[attempt]int64), make(map[attempt]*lockHold)
 	}
-	l.now = e.T
+	if l.now = e.T; e.Form != PlainForm && e.Form != FairForm {
+		return
+	}
 	id := attemptOf(e)
 	switch e.Ev {
 	case Start:
 		l.started[id] = e.T
-	case Queued:
-		l.window(e).queued(id, e)
 	case Grant:
 		l.grant(id, e)
 		delete(l.started, id)
 	case Extend:
 		l.extend(id, e)
 	case Release, Lost:
-		l.end(id, e)
-	case Held, NoQuorum, Expired, Cancel, Error:
-		if w := l.resources[nameOf(e)]; w != nil {
-			w.leave(id, e)
+		if h := l.holds[id]; h != nil && h.live {
+			l.resources[e.Resource].end(h, min(e.T, h.until))
 		}
+		delete(l.holds, id)
+	case Held, NoQuorum, Expired, Cancel, Error:
 		delete(l.started, id)
 	}
 	l.sweep()
@@ -114,57 +132,20 @@ func (l *Locks) grant(id attempt, e Event) {
 	if !ok {
 		start = e.T
 	}
-	input := lockInput{step: acquireStep, id: id, from: noAttempt}
-	switch e.Form {
-	case PermitForm:
-		input.n = int64(e.Permits)
-	case FairForm:
-		input.n = start
-		start = max(start, w.serve(id, e))
-	case PlainForm: // it knows no queue
-		input.step, input.n = resumeStep, writes
-	case WriteForm:
-		input.n = writes
-	}
-	if e.From != 0 {
-		input.from = e.exchanged()
-	}
 	if e.Until <= e.T || l.holds[id] != nil {
 		return // it held nothing; or the history is wrong, which Exclusion reports
 	}
-	h := &lockHold{id: id, of: nameOf(e), input: input, until: e.Until}
+	h := &lockHold{id: id, until: e.Until}
 	l.holds[id] = h
-	if e.Form == ReadForm && e.From != 0 && w.exchange(h, e.T) {
-		return
-	}
 	w.acquire(h, start, e.T)
 }
 
 // acquire begins a hold. If it began before the last certain moment, it
 // happened after it, since the lock was not held then.
 func (w *lockWindow) acquire(h *lockHold, from, to int64) {
-	w.add(h.input, max(from, w.since), to)
-	w.hold(h, to)
-}
-
-func (w *lockWindow) hold(h *lockHold, at int64) {
-	h.latest, h.live = at, true
+	w.add(acquireStep, h.id, max(from, w.since), to)
+	h.latest, h.live = to, true
 	w.holders = append(w.holders, h)
-}
-
-// exchange begins the hold of a reader that was a writer until then. It reports
-// whether the end of the writer is in the window.
-func (w *lockWindow) exchange(h *lockHold, to int64) bool {
-	for i, o := range slices.Backward(w.operations) {
-		if in := o.Input.(lockInput); in.step == endStep && in.id == h.input.from {
-			in = h.input
-			in.step = exchangeStep
-			w.operations[i].Input, w.operations[i].Return = in, to
-			w.hold(h, to)
-			return true
-		}
-	}
-	return false
 }
 
 func (l *Locks) extend(id attempt, e Event) {
@@ -172,120 +153,64 @@ func (l *Locks) extend(id attempt, e Event) {
 	if h == nil {
 		return // released before, or never granted
 	}
-	w := l.windowOf(h.of, e)
+	w := l.window(e)
 	if h.live {
-		w.add(lockInput{step: extendStep, id: id}, max(h.latest, w.since), e.T)
+		w.add(extendStep, id, max(h.latest, w.since), e.T)
 		h.latest, h.until = e.T, max(h.until, e.Until)
 	} else if e.Until > e.T {
 		// The old validity, and with it the window, had ended when the
 		// extension was reported.
-		h.until, h.input.step = e.Until, resumeStep
+		h.until = e.Until
 		w.acquire(h, h.latest, e.T)
 	}
 }
 
-func (l *Locks) end(id attempt, e Event) {
-	h := l.holds[id]
-	if h == nil {
-		return
-	}
-	delete(l.holds, id)
-	if h.live {
-		l.resources[h.of].end(h, min(e.T, h.until))
-	}
-}
-
 func (w *lockWindow) end(h *lockHold, at int64) {
-	w.add(lockInput{step: endStep, id: h.id}, at, at)
+	w.add(endStep, h.id, at, at)
 	h.live = false
-	rest := w.holders[:0]
-	for _, other := range w.holders {
-		if other != h {
-			rest = append(rest, other)
-		}
-	}
-	w.holders = rest
+	w.holders = slices.DeleteFunc(w.holders, func(other *lockHold) bool { return other == h })
 }
 
-func (w *lockWindow) add(in lockInput, from, to int64) {
-	w.operations = append(w.operations, porcupine.Operation{ClientId: in.id.client, Input: in, Call: from, Return: to})
+func (w *lockWindow) add(step lockStep, id attempt, from, to int64) {
+	w.operations = append(w.operations, porcupine.Operation{ClientId: id.client, Input: lockInput{step, id}, Call: from, Return: to})
 }
 
 // window returns the window of a resource at the time of an event: expired
 // holds have ended, and what is certain has been checked. If the event is an
 // extension, no hold ends, because it may be a late report.
-func (l *Locks) window(e Event) *lockWindow { return l.windowOf(nameOf(e), e) }
-
-func (l *Locks) windowOf(name lockName, e Event) *lockWindow {
-	w := l.resources[name]
+func (l *Locks) window(e Event) *lockWindow {
+	w := l.resources[e.Resource]
 	if w == nil {
-		w = &lockWindow{since: math.MinInt64, initial: lockState{holder: noAttempt}, places: make(map[attempt]*lockPlace)}
-		l.resources[name] = w
-	}
-	if e.Form != PlainForm {
-		w.form = e.Form
+		w = &lockWindow{since: math.MinInt64, holder: noAttempt}
+		l.resources[e.Resource] = w
 	}
 	if e.Ev == Grant {
 		w.settle(e.T)
 	}
-	size := windowSize
-	if w.form == FairForm {
-		size = queueWindow
-	}
-	if state, certain := w.state(); len(w.operations) >= size && certain || len(w.operations) >= maxWindow {
-		l.judge(name, w, e.T, state)
+	if n := len(w.operations); n >= windowSize && len(w.holders) <= 1 || n >= maxWindow {
+		holder := noAttempt
+		if len(w.holders) > 0 {
+			holder = w.holders[0].id
+		}
+		l.judge(e.Resource, w, e.T, holder)
 	}
 	return w
 }
 
-// state returns the state by the holders at this moment, and whether it is
-// certain. Of too many holders, it has some.
-func (w *lockWindow) state() (s lockState, certain bool) {
-	s.holder, certain = noAttempt, true
-	most, from := int64(0), noAttempt
-	for _, h := range w.holders {
-		switch {
-		case w.form == PermitForm:
-			s, most = s.with(h.id, h.input.n), max(most, h.input.n)
-		case w.form == WriteForm && h.input.n != writes, w.form == ReadForm && h.input.n != writes:
-			s = s.with(h.id, 0)
-		case s.holder != noAttempt:
-			certain = false
-		default:
-			s.holder, from = h.id, h.input.from
-		}
-	}
-	strange := s.holder != noAttempt && slices.ContainsFunc(s.members, func(m member) bool { return m.id != from })
-	return s, certain && !strange && (w.form != PermitForm || int64(len(s.members)) <= most)
-}
-
 // settle ends expired holds.
 func (w *lockWindow) settle(now int64) {
-	for i := len(w.holders) - 1; i >= 0; i-- {
-		if h := w.holders[i]; h.until <= now {
+	for _, h := range slices.Backward(w.holders) {
+		if h.until <= now {
 			w.end(h, h.until)
 			h.latest = h.until
 		}
 	}
 }
 
-// judge checks a window, and begins another with a state.
-func (l *Locks) judge(name lockName, w *lockWindow, now int64, state lockState) {
-	w.cut()
-	l.verdict.judge(whatOf(w.form)+Event{Resource: name.resource}.shown(), modelOf(w.form, w.initial), w.operations, l.Patience)
-	w.since, w.initial, w.operations = now, state, w.operations[:0]
-}
-
-func whatOf(form Form) string {
-	switch form {
-	case ReadForm, WriteForm:
-		return "read/write lock "
-	case PermitForm:
-		return "semaphore "
-	case FairForm:
-		return "fair lock "
-	}
-	return "lock "
+// judge checks a window, and begins another with a holder.
+func (l *Locks) judge(resource string, w *lockWindow, now int64, holder attempt) {
+	l.verdict.judge("lock "+Event{Resource: resource}.shown(), lockModel(w.holder), w.operations, l.Patience)
+	w.since, w.holder, w.operations = now, holder, w.operations[:0]
 }
 
 // sweep drops attempts and holds that were never ended: their clients are gone.
@@ -304,22 +229,86 @@ func (l *Locks) sweep() {
 			delete(l.started, id)
 		}
 	}
-	for _, w := range l.resources {
-		w.sweep(l.now)
-	}
 	l.sweepAt = max(2*(len(l.holds)+len(l.started)), 1024)
 }
 
 // Finish checks the rest and returns the verdict on all windows. Locks is then
 // empty.
 func (l *Locks) Finish() Verdict {
-	for name, w := range l.resources {
+	for resource, w := range l.resources {
 		for len(w.holders) > 0 {
 			w.end(w.holders[0], w.holders[0].until)
 		}
-		l.judge(name, w, math.MaxInt64, lockState{})
+		l.judge(resource, w, math.MaxInt64, noAttempt)
 	}
 	v := l.verdict
 	*l = Locks{Patience: l.Patience}
 	return v
+}
+
+// A Verdict is the result of porcupine for a history. The question whether
+// operations could have happened in some order may take forever, so porcupine
+// checks a history in windows, each bounded in size and in time, between
+// moments at which the state is certain.
+type Verdict struct {
+	Operations int // checked in all
+	Windows    int
+	Violated   int // windows whose operations cannot have happened in any order
+	Undecided  int // windows that took too long; a test with one proves nothing
+	Skipped    int // windows not checked after too many violated or undecided ones
+	// Findings describe the first violated or undecided windows.
+	Findings []string
+}
+
+// maxFindings bounds Findings.
+const maxFindings = 20
+
+// DefaultPatience is how long porcupine may take for one window.
+const DefaultPatience = 10 * time.Second
+
+// maxBad is how many windows may be violated or undecided before the others are
+// skipped: each may take all of its time, and they would add nothing new.
+const maxBad = 10
+
+// judge checks one window with porcupine.
+func (v *Verdict) judge(what string, model porcupine.Model, window []porcupine.Operation, patience time.Duration) {
+	if len(window) == 0 {
+		return
+	}
+	if v.Violated+v.Undecided >= maxBad {
+		v.Skipped++
+		return
+	}
+	v.Operations += len(window)
+	v.Windows++
+	switch porcupine.CheckOperationsTimeout(model, window, cmp.Or(patience, DefaultPatience)) {
+	case porcupine.Ok:
+		return
+	case porcupine.Unknown:
+		v.Undecided++
+		what += ": not decided in time"
+	default:
+		v.Violated++
+		what += ": could not have happened in any order"
+	}
+	from, to := window[0].Call, window[0].Return
+	for _, o := range window {
+		from, to = min(from, o.Call), max(to, o.Return)
+	}
+	v.find(fmt.Sprintf("%s: %d operations from t=%d to t=%d", what, len(window), from, to))
+}
+
+func (v *Verdict) find(what string) {
+	if len(v.Findings) < maxFindings {
+		v.Findings = append(v.Findings, what)
+	}
+}
+
+// Err returns nil if all windows were decided and none was violated.
+func (v *Verdict) Err() error {
+	if v.Violated == 0 && v.Undecided == 0 {
+		return nil
+	}
+	return fmt.Errorf("history: of %d windows, %d violated and %d not decided, %d more not looked at: %q",
+		v.Windows, v.Violated, v.Undecided, v.Skipped, v.Findings)
 }

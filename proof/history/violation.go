@@ -12,10 +12,6 @@ type Fault string
 
 // The faults. TwoHolders is the one that matters; the others violate a rule
 // themselves, or show that the history was recorded wrongly.
-//
-// A history has only a part of each token's hash. A single TokenReused after
-// few grants may therefore be chance, although that happens in less than one
-// history in ten thousand: run the test again.
 const (
 	TwoHolders        Fault = "two holders at a time"
 	TokenReused       Fault = "a token was granted twice" // R3

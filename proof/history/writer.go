@@ -6,12 +6,12 @@ import (
 	"io"
 	"os"
 	"sync"
-	"time"
 )
 
-// A Writer writes events as lines. It is safe for concurrent use, and its
-// methods allocate nothing. Lines of one goroutine are in the order of its
-// calls; those of several are put in order by their times when they are read.
+// A Writer writes events as lines, through a large buffer. It is safe for
+// concurrent use, and its methods allocate nothing. Lines of one goroutine are
+// in the order of its calls; those of several are put in order by their times
+// when they are read.
 //
 // An error of writing is kept and returned by Close; nothing is written after
 // it.
@@ -22,7 +22,6 @@ type Writer struct {
 	mu      sync.Mutex // guards the following
 	w       *bufio.Writer
 	scratch []byte // of the current line
-	each    bool   // write every line at once
 	closed  bool
 }
 
@@ -36,48 +35,25 @@ func Create(name string) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := NewWriter(file, true)
+	w := NewWriter(file)
 	w.file = file
 	return w, nil
 }
 
-// NewWriter writes to the given writer. Without a buffer every line is one call
-// of Write, before the call that recorded it returns: then no event is lost if
-// the process is killed.
-func NewWriter(to io.Writer, buffered bool) *Writer {
-	return &Writer{clock: NewClock(), w: bufio.NewWriterSize(to, bufferSize), each: !buffered}
+// NewWriter writes to the given writer.
+func NewWriter(to io.Writer) *Writer {
+	return &Writer{clock: NewClock(), w: bufio.NewWriterSize(to, bufferSize)}
 }
 
-// Clock returns the clock of Note.
+// Clock returns a clock for the times of events.
 func (w *Writer) Clock() Clock { return w.clock }
-
-// Note writes an event of this moment. It digests the token, which may be nil.
-// Until may be zero.
-func (w *Writer) Note(kind Kind, client int, resource string, attempt uint64, token []byte, until time.Time) {
-	w.NoteAt(w.clock.Now(), kind, client, resource, attempt, token, until)
-}
-
-// NoteAt is Note for a time that was read before: the time of a grant is that
-// of the call's return, not that of the note.
-func (w *Writer) NoteAt(t int64, kind Kind, client int, resource string, attempt uint64, token []byte, until time.Time) {
-	e := Event{T: t, Client: client, Resource: resource, Attempt: attempt, Ev: kind}
-	if !until.IsZero() {
-		e.Until = w.clock.At(until)
-	}
-	var digits [2 * digestBytes]byte
-	if token != nil {
-		digits = Digest(token)
-		e.Token = string(digits[:])
-	}
-	w.Add(e)
-}
 
 // Add writes an event.
 func (w *Writer) Add(e Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.scratch = e.AppendLine(w.scratch[:0])
-	w.put(w.scratch)
+	w.putLocked(w.scratch)
 }
 
 // AddLine writes a line that AppendLine encoded into the caller's own buffer,
@@ -85,17 +61,12 @@ func (w *Writer) Add(e Event) {
 func (w *Writer) AddLine(line []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.put(line)
+	w.putLocked(line)
 }
 
-// put writes a line. The caller must hold the lock.
-func (w *Writer) put(line []byte) {
-	if w.closed {
-		return
-	}
-	_, _ = w.w.Write(line) // the buffer keeps an error until Close
-	if w.each {
-		_ = w.w.Flush()
+func (w *Writer) putLocked(line []byte) {
+	if !w.closed {
+		_, _ = w.w.Write(line) // the buffer keeps an error until Close
 	}
 }
 

@@ -7,28 +7,27 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// Lines of several goroutines are whole, and those of each are in order.
+// Lines of several goroutines are whole, and those of each are in order. What
+// comes after Close is dropped.
 func TestWriterIsSharedByGoroutines(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "history")
 	w, err := Create(name)
 	require.NoError(t, err)
 	const clients, each = 8, 1000
-	before := Monotonic()
-	until := time.Now().Add(time.Hour)
 	var wg sync.WaitGroup
 	for client := range clients {
 		wg.Go(func() {
 			var line []byte
 			for i := range uint64(each) {
+				e := Event{T: w.Clock().Now(), Client: client, Resource: "k", Attempt: i, Ev: Grant}
 				if i%2 == 0 {
-					w.Note(Grant, client, "k", i, []byte("token"), until)
+					w.Add(e)
 				} else {
-					line = Event{T: w.Clock().Now(), Client: client, Resource: "k", Attempt: i, Ev: Release}.AppendLine(line[:0])
+					line = e.AppendLine(line[:0])
 					w.AddLine(line)
 				}
 			}
@@ -37,8 +36,7 @@ func TestWriterIsSharedByGoroutines(t *testing.T) {
 	wg.Wait()
 	require.NoError(t, w.Close())
 	require.NoError(t, w.Close())
-	after := Monotonic()
-	w.Note(Start, 1, "too late", 1, nil, time.Time{})
+	w.Add(Event{Resource: "too late", Ev: Start})
 	events, err := all(Open(name))
 	require.NoError(t, err)
 	require.Len(t, events, clients*each)
@@ -49,33 +47,13 @@ func TestWriterIsSharedByGoroutines(t *testing.T) {
 			require.GreaterOrEqual(t, e.T, last.T)
 		}
 		latest[e.Client] = e
-		require.GreaterOrEqual(t, e.T, before-int64(time.Millisecond))
-		require.LessOrEqual(t, e.T, after+int64(time.Millisecond))
-		if e.Ev == Grant {
-			require.Equal(t, "3c469e9d", e.Token, "a digest, and never the token (R27)")
-			require.InDelta(t, float64(time.Hour), float64(e.Until-e.T), float64(time.Minute))
-		}
 	}
 }
 
-// Without a buffer a line is written when the call returns, even if the process
-// is killed right after.
-func TestWriterWithoutABuffer(t *testing.T) {
-	var out bytes.Buffer
-	w := NewWriter(&out, false)
-	w.Note(Start, 1, "k", 1, nil, time.Time{})
-	events, err := all(Read(&out))
-	require.NoError(t, err)
-	require.Len(t, events, 1)
-	require.Zero(t, events[0].Until)
-	require.Empty(t, events[0].Token)
-	require.NoError(t, w.Close())
-
-	w = NewWriter(&out, true)
-	w.Note(Start, 1, "k", 1, nil, time.Time{})
-	require.Zero(t, out.Len())
-	require.NoError(t, w.Close())
-	require.NotZero(t, out.Len())
+// A token is shown by a part of its hash (R27).
+func TestDigest_R27(t *testing.T) {
+	digits := Digest([]byte("token"))
+	require.Equal(t, "3c469e9d6c5875d3", string(digits[:]))
 }
 
 // failing is a writer that fails, and counts its calls.
@@ -88,9 +66,9 @@ func (f *failing) Write([]byte) (int, error) {
 
 func TestWriterReportsTheFirstError(t *testing.T) {
 	var asked failing
-	w := NewWriter(&asked, false)
-	for range 3 {
-		w.Note(Start, 1, "k", 1, nil, time.Time{})
+	w := NewWriter(&asked)
+	for range 3 * bufferSize / 100 {
+		w.Add(Event{Resource: "k", Ev: Start})
 	}
 	require.ErrorContains(t, w.Close(), "full")
 	require.EqualValues(t, 1, asked)
@@ -98,33 +76,8 @@ func TestWriterReportsTheFirstError(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestNotingAllocatesNothing(t *testing.T) {
-	w := NewWriter(new(bytes.Buffer), true)
-	token, until := []byte("twenty bytes of them"), time.Now().Add(time.Second)
-	w.Note(Grant, 1, "resource", 1, token, until)
-	require.Zero(t, testing.AllocsPerRun(1000, func() { w.Note(Grant, 1, "resource", 1, token, until) }))
-}
-
-func BenchmarkNote(b *testing.B) {
-	w := NewWriter(new(discard), true)
-	token, until := []byte("twenty bytes of them"), time.Now().Add(time.Second)
-	b.ReportAllocs()
-	for b.Loop() {
-		w.Note(Grant, 1, "resource", 1, token, until)
-	}
-}
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
-
-func BenchmarkRead(b *testing.B) {
-	line := Event{T: 1e15, Client: 12, Resource: "k1", Attempt: 12345, Ev: Grant, Token: "de47c9b2", Until: 1e15 + 1e10}.AppendLine(nil)
-	names := make(names)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := parse(line, names); err != nil {
-			b.Fatal(err)
-		}
-	}
+func TestAddAllocatesNothing(t *testing.T) {
+	w, e := NewWriter(new(bytes.Buffer)), Event{T: 1, Resource: "resource", Ev: Grant, Token: "token", Until: 2}
+	w.Add(e)
+	require.Zero(t, testing.AllocsPerRun(1000, func() { w.Add(e) }))
 }

@@ -118,7 +118,7 @@ func TestHistoryLine(t *testing.T) {
 	require.Equal(t, `{"t":1005,"client":3,"resource":"k\"\\\u000a\\xff1","attempt":17,"ev":"held"}`+"\n", string(line))
 	lease := fakeLease{}
 	line = h.append(nil, entry{at: 5, resource: "k1", attempt: 1, event: evGrant, token: &lease.token, until: 9})
-	require.Equal(t, `{"t":1005,"client":0,"resource":"k1","attempt":1,"ev":"grant","token":"ea49aa9f","until":1009}`+"\n", string(line))
+	require.Equal(t, `{"t":1005,"client":0,"resource":"k1","attempt":1,"ev":"grant","token":"ea49aa9f6f6cf2d5","until":1009}`+"\n", string(line))
 }
 
 func TestHistoryThatCannotBeWritten(t *testing.T) {

@@ -114,7 +114,6 @@ func report(w io.Writer, show int, x *history.Exclusion, v history.Verdict, reso
 	fmt.Fprintf(w, "extensions   %d\n", x.Extensions)
 	fmt.Fprintf(w, "numbers      %d grants had a fencing number\n", x.Numbers)
 	fmt.Fprintf(w, "overdue      %d were not released within their validity\n", x.Overdue)
-	fmt.Fprintf(w, "repeated     %d grants had a token that looks like another's, as some do by chance\n", x.Repeated())
 	fmt.Fprintf(w, "resources    %d\n", resources)
 	fmt.Fprintf(w, "porcupine    %d operations in %d windows: %d violated, %d not decided, %d skipped\n",
 		v.Operations, v.Windows, v.Violated, v.Undecided, v.Skipped)

@@ -40,8 +40,7 @@ func TestCheckhistory(t *testing.T) {
 		{"one file", []string{first}, exitGood, []string{"porcupine    2 operations in 1 windows: 0 violated, 0 not decided"}},
 		{"violated", []string{first, meantime}, exitViolated, []string{
 			`"k": two holders at a time: client 0.0 attempt 1 grant at t=1`, "both valid for 4ns from t=5 on", `porcupine: lock "k"`}},
-		{"one token twice, by chance or not", []string{first, strings.ReplaceAll(after, "89abcdef", "01234567")}, exitViolated, []string{
-			"repeated     1 grants", "a token was granted twice"}},
+		{"one token twice", []string{first, strings.ReplaceAll(after, "89abcdef", "01234567")}, exitViolated, []string{"a token was granted twice"}},
 		{"cut", []string{first, after + `{"t":11,"cli`}, exitGood, []string{"cut          1 files", "violations   0"}},
 		{"cut and violated", []string{first, meantime + `{"t":11,"cli`}, exitViolated, []string{"cut          1 files"}},
 		{"no history", []string{first, "nonsense\n"}, exitFailed, []string{"stream 1: history: line 1"}},
@@ -57,8 +56,7 @@ func TestCheckhistory(t *testing.T) {
 	}
 }
 
-// Histories of each form, as they should be and broken: each judge says so, and
-// of what.
+// Histories of each form, as they should be and broken.
 func TestForms(t *testing.T) {
 	write := strings.NewReplacer(`"form":"read"`, `"form":"write"`)
 	few := strings.NewReplacer(`"permits":2`, `"permits":1`)
@@ -66,19 +64,18 @@ func TestForms(t *testing.T) {
 		name, text  string
 		says        string
 		broken, why string
-		porcupine   string
 	}{
 		{
 			"read/write", shared(`,"form":"read"`), "2 read", write.Replace(shared(`,"form":"read"`)),
-			`two holders at a time: client 0.0 attempt 1 grant at t=1 (write)`, `porcupine: read/write lock "k"`,
+			`two holders at a time: client 0.0 attempt 1 grant at t=1 (write)`,
 		},
 		{
 			"permits", shared(`,"form":"permit","permits":2`), "2 permits", few.Replace(shared(`,"form":"permit","permits":2`)),
-			`more holders than permits: client 0.0 attempt 1 grant at t=1 (permit)`, `porcupine: semaphore "k"`,
+			`more holders than permits: client 0.0 attempt 1 grant at t=1 (permit)`,
 		},
 		{
 			"fair", queue(true), "1 fair", queue(false) + `{"t":9,"client":1,"resource":"k","attempt":1,"ev":"cancel","form":"fair"}` + "\n",
-			`granted although another that was in the queue before it began was still there: client 0.1 attempt 1 queued at t=2 (fair)`, `porcupine: fair lock "k"`,
+			`granted although another that was in the queue before it began was still there: client 0.1 attempt 1 queued at t=2 (fair)`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -88,7 +85,6 @@ func TestForms(t *testing.T) {
 			out.Reset()
 			require.Equal(t, exitViolated, run(files(t, c.broken), nil, &out, &out), out.String())
 			require.Contains(t, out.String(), c.why)
-			require.Contains(t, out.String(), c.porcupine)
 		})
 	}
 }
