@@ -18,33 +18,53 @@ import (
 )
 
 // Nothing is allocated in any layer once pools and buffers have reached their
-// sizes: not for a lock, a refusal or an extension, and not while one of five
-// nodes is down, whichever goroutine reads the replies. Over TLS crypto/tls
-// allocates, so nothing is promised there.
+// sizes: not for a lock, a refusal or an extension, with a fencing number or an
+// owner, and not while one of five nodes is down or quarantined, whichever
+// goroutine reads the replies. Over TLS crypto/tls allocates, so nothing is
+// promised there. Nor is it for a refusal that names the holder.
 func TestNothingIsAllocated(t *testing.T) {
 	redistest.Alone(t)
 	for name, option := range map[string]redistest.Option{"tcp": redistest.OverTCP, "unix": redistest.OverUnix} {
-		for _, portable := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/portable=%t", name, portable), func(t *testing.T) {
+		for _, is := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/portable=%t", name, is), func(t *testing.T) {
 				servers := redistest.Servers(t, 5, option)
-				c := openReal(t, servers, portable)
+				c := realClient(t, servers, portable(is))
 				t.Run("all up", func(t *testing.T) { requireNoAllocs(t, c) })
 				require.NoError(t, servers[3].Kill())
-				require.Eventually(t, func() bool { return c.Nodes()[3].State != "up" }, 15*time.Second, ms)
+				require.Eventually(t, func() bool { return c.Nodes()[3].State != NodeUp }, 15*time.Second, ms)
 				t.Run("one down", func(t *testing.T) { requireNoAllocs(t, c) })
 			})
 		}
 	}
+	numbered := func(c *Config) { c.Forgetful, c.Fenced, c.MaxTTL = false, true, 2*time.Hour }
+	for _, is := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fenced/portable=%t", is), func(t *testing.T) {
+			c := realClient(t, redistest.Servers(t, 5, redistest.OverTCP), portable(is), numbered)
+			requireNoAllocs(t, c)
+			require.Zero(t, c.Stats().Renumbered, "one round was enough")
+		})
+	}
+	t.Run("quarantined", func(t *testing.T) {
+		servers := redistest.Servers(t, 5, redistest.OverTCP)
+		c := realClient(t, servers, numbered, func(c *Config) { c.Fenced = false })
+		require.NoError(t, servers[3].Restart())
+		require.Eventually(t, func() bool { return c.Nodes()[3].Quarantined && c.Nodes()[3].State == NodeUp }, 15*time.Second, ms)
+		requireNoAllocs(t, c)
+	})
+	t.Run("an owner", func(t *testing.T) {
+		c := realClient(t, redistest.Servers(t, 5), owns("web-1.example.org"))
+		requireNone(t, pairOf(t.Context(), c.Lock("a resource with a name of usual length")), func() { _, _ = Inspect(t.Context(), c, "held") })
+	})
 }
 
 // The same for many concurrent callers, whose releases are merged: carriers and
 // their parts are recycled too.
 func TestNothingIsAllocatedByManyCallers(t *testing.T) {
 	redistest.Alone(t)
-	for _, portable := range []bool{false, true} {
+	for _, is := range []bool{false, true} {
 		for _, callers := range []int{32, 1024} {
-			t.Run(fmt.Sprintf("portable=%t/callers=%d", portable, callers), func(t *testing.T) {
-				b := startBusy(t, openReal(t, redistest.Servers(t, 5, redistest.OverTCP), portable), callers, true)
+			t.Run(fmt.Sprintf("portable=%t/callers=%d", is, callers), func(t *testing.T) {
+				b := startBusy(t, realClient(t, redistest.Servers(t, 5, redistest.OverTCP), portable(is)), callers, true)
 				b.await(20_000) // until pools and buffers have reached their sizes
 				best := math.Inf(1)
 				for try := 0; try < 30 && best > few; try++ {
@@ -61,13 +81,13 @@ func TestNothingIsAllocatedByManyCallers(t *testing.T) {
 // waits for it, and more rounds are in use than ever before.
 func TestNothingIsAllocatedWhileANodeIsStopped(t *testing.T) {
 	redistest.Alone(t)
-	for _, portable := range []bool{false, true} {
-		t.Run(fmt.Sprintf("portable=%t", portable), func(t *testing.T) {
+	for _, is := range []bool{false, true} {
+		t.Run(fmt.Sprintf("portable=%t", is), func(t *testing.T) {
 			best := math.Inf(1)
 			// Only the first time do so many rounds have to be made.
 			for try := 0; try < 5 && best > few; try++ {
 				servers := redistest.Servers(t, 5, redistest.OverTCP)
-				c := openReal(t, servers, portable)
+				c := realClient(t, servers, portable(is))
 				b := startBusy(t, c, 16, false)
 				b.await(2000)
 				require.NoError(t, servers[4].Stop())
@@ -81,33 +101,6 @@ func TestNothingIsAllocatedWhileANodeIsStopped(t *testing.T) {
 			require.LessOrEqual(t, best, few)
 		})
 	}
-}
-
-// The same for locks with a fencing number, including refusals.
-func TestNothingIsAllocatedForFencedLocks(t *testing.T) {
-	redistest.Alone(t)
-	for _, portable := range []bool{false, true} {
-		t.Run(fmt.Sprintf("portable=%t", portable), func(t *testing.T) {
-			c := openFenced(t, redistest.Servers(t, 5, redistest.OverTCP), portable)
-			requireNoAllocs(t, c)
-			require.Zero(t, c.Stats().Renumbered, "one round was enough")
-		})
-	}
-}
-
-// openFenced is openReal for a client with Config.Fenced.
-func openFenced(tb testing.TB, servers []*redistest.Server, portable bool) *Client {
-	tb.Helper()
-	config := Config{
-		Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Connect: Connect{NetDial: redistest.Portable(portable)}, MaxTTL: time.Hour, Fenced: true,
-	}
-	_, err := Init(tb.Context(), config)
-	require.NoError(tb, err)
-	c, err := New(tb.Context(), config)
-	require.NoError(tb, err)
-	tb.Cleanup(func() { closeNow(tb, c) })
-	require.NoError(tb, c.Ready(tb.Context()))
-	return c
 }
 
 // few is what others allocate meanwhile: the runtime, and the log when it needs
@@ -171,39 +164,6 @@ func (b *busy) allocations(pairs int) float64 {
 	return float64(after.Mallocs-before.Mallocs) / float64(made)
 }
 
-// A client with an owner allocates nothing for a lock either. A refusal that
-// names the holder does.
-func TestNothingIsAllocatedForAnOwner(t *testing.T) {
-	redistest.Alone(t)
-	servers := redistest.Servers(t, 5)
-	c, err := New(t.Context(), Config{
-		Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Forgetful: true, Owner: "web-1.example.org",
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { closeNow(t, c) })
-	require.NoError(t, c.Ready(t.Context()))
-	requireNone(t, func() error {
-		lock, err := c.TryAcquire(t.Context(), "a resource with a name of usual length", 10*time.Second)
-		if err != nil {
-			return err
-		}
-		return lock.Release(t.Context())
-	}, func() { _, _ = Inspect(t.Context(), c, "held") })
-}
-
-func openReal(t *testing.T, servers []*redistest.Server, portable bool) *Client {
-	t.Helper()
-	// A patient client: on a busy machine a vote may come late, and an error
-	// would allocate.
-	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Connect: Connect{NetDial: redistest.Portable(portable)}, Forgetful: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { closeNow(t, c) })
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
-	defer cancel()
-	require.NoError(t, c.Ready(ctx))
-	return c
-}
-
 func requireNoAllocs(t *testing.T, c *Client) {
 	ctx, cancel := context.WithCancel(context.Background()) // can end, like the context of a request
 	defer cancel()
@@ -211,15 +171,9 @@ func requireNoAllocs(t *testing.T, c *Client) {
 	held, err := c.TryAcquire(ctx, "held", time.Hour)
 	require.NoError(t, err)
 	for name, act := range map[string]func() error{
+		"acquire without waiting": pairOf(ctx, c.Lock(resource)),
 		"acquire and release": func() error {
 			lock, err := c.TryAcquire(ctx, resource, 10*time.Second)
-			if err != nil {
-				return err
-			}
-			return lock.Release(ctx)
-		},
-		"acquire without waiting": func() error {
-			lock, err := c.Acquire(ctx, resource, 10*time.Second)
 			if err != nil {
 				return err
 			}

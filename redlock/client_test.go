@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/require"
@@ -73,6 +75,13 @@ func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
 		"negative MaxTries":     {Config{Nodes: Nodes(five...), Retry: Retry{Tries: -1}}, "Retry.Tries is negative: -1"},
 		"negative MaxWait":      {Config{Nodes: Nodes(five...), MaxWait: -1}, "negative"},
 		"negative RetryDelay":   {Config{Nodes: Nodes(five...), Retry: Retry{MinDelay: -1}}, "Retry.MinDelay is negative"},
+		"MaxTTL below 1 ms":     {Config{Nodes: Nodes(five...), MaxTTL: ms / 2}, "MaxTTL"},
+		"negative MaxTTL":       {Config{Nodes: Nodes(five...), MaxTTL: -time.Second}, "negative"},
+		"MaxTTL of an age":      {Config{Nodes: Nodes(five...), MaxTTL: pure.LongestTTL + ms}, "it must be between 1ms and"},
+		"an owner with a blank": {Config{Nodes: Nodes(five...), Owner: "a b"}, "Owner"},
+		"… with a break":        {Config{Nodes: Nodes(five...), Owner: "hunter2\n"}, "Owner"},
+		"… of other letters":    {Config{Nodes: Nodes(five...), Owner: "\x7f"}, "Owner"},
+		"… of 65 bytes":         {Config{Nodes: Nodes(five...), Owner: strings.Repeat("x", 65)}, "Owner"},
 		"crossed RetryDelays":   {Config{Nodes: Nodes(five...), Retry: Retry{MinDelay: 2 * ms, MaxDelay: ms}}, "Retry.MinDelay is 2ms, more than Retry.MaxDelay, which is 1ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +100,8 @@ func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
 	require.ErrorIs(t, err, ErrConfig)
 }
 
-// An invalid call sends nothing and returns the reason.
+// An invalid call sends nothing and returns the reason. A resource has 1 to
+// 1,024 bytes, a TTL at least a millisecond (R19).
 func TestBadCalls(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
@@ -106,9 +116,12 @@ func TestBadCalls(t *testing.T) {
 		}{
 			"empty resource":    {t.Context(), "", time.Second, ErrResource},
 			"1,025 bytes":       {t.Context(), strings.Repeat("k", 1025), time.Second, ErrResource},
+			"in 513 letters":    {t.Context(), strings.Repeat("é", 512) + "k", time.Second, ErrResource},
 			"TTL of 0.9 ms":     {t.Context(), "r", 900 * time.Microsecond, ErrTTL},
 			"no TTL":            {t.Context(), "r", 0, ErrTTL},
 			"negative TTL":      {t.Context(), "r", -time.Second, ErrTTL},
+			"the least TTL":     {t.Context(), "r", math.MinInt64, ErrTTL},
+			"an age and a bit":  {t.Context(), "r", pure.LongestTTL + ms, ErrTTL},
 			"TTL of 292 years":  {t.Context(), "r", math.MaxInt64, ErrTTL},
 			"cancelled context": {ended, "r", time.Second, context.Canceled},
 		} {
@@ -122,60 +135,74 @@ func TestBadCalls(t *testing.T) {
 		}
 		require.Equal(t, before, m.nodes[0].Calls("SET"))
 		require.Zero(t, m.keys())
+		mustAcquire(t, c, strings.Repeat("k", 1024), pure.LongestTTL+ms-1)
+		mustAcquire(t, c, "\x00", 100*ms)
 	})
 }
 
-func TestAClosedClientRefusesEverything(t *testing.T) { // R28
+// After Close, which may be called twice, nothing is left but the locks. The
+// calls of a closed client are in TestEveryErrorOfACallNamesItsResource_R12.
+func TestAClosedClientRefusesEverything_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		lock := mustAcquire(t, c, "r", time.Minute)
-		require.NoError(t, c.Close(context.Background()))
 		for range 2 {
-			_, err := c.TryAcquire(context.Background(), "r2", time.Second)
-			require.ErrorIs(t, err, ErrClosed)
-			_, err = c.Acquire(context.Background(), "r2", time.Second)
-			require.ErrorIs(t, err, ErrClosed)
-			_, err = lock.Extend(context.Background(), time.Second)
-			require.ErrorIs(t, err, ErrClosed)
-			require.ErrorIs(t, lock.Release(context.Background()), ErrClosed)
+			require.NoError(t, c.Close(context.Background()))
 			require.Equal(t, ErrClosed, c.Ready(context.Background()))
-			require.NoError(t, c.Close(context.Background()), "twice")
 		}
-		for _, s := range c.Nodes() {
-			require.Equal(t, "stopped", s.State)
-		}
+		require.Equal(t, "stopped", c.Nodes()[2].State)
 		time.Sleep(10 * ms)
 		require.Equal(t, []int{0, 1, 2}, m.holders("r", lock.Token()), "held locks stay")
 		require.Zero(t, m.network.Conns())
 	})
 }
 
-// A client whose nodes are all dead is created at once, and each attempt
-// returns the reason at once (R26).
-func TestNewWithAllNodesDown(t *testing.T) {
+// New returns at once where all nodes refuse, after a second at most where the
+// network swallows every packet, and does not wait for the last node once a
+// quorum is up. Ready waits for a quorum, and says what each node lacks (R26).
+func TestNewAndReady_R26(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		for i := range m.nodes {
-			m.link(i).Refuse(true)
+		each := func(do func(*redistest.Link)) {
+			for i := range m.nodes {
+				do(m.link(i))
+			}
 		}
+		each(func(l *redistest.Link) { l.Refuse(true) })
 		start := time.Now()
 		c := m.client(t, Config{})
 		require.LessOrEqual(t, time.Since(start), 10*ms)
 		start = time.Now()
-		_, err := c.TryAcquire(context.Background(), "r", time.Second)
+		_, err := c.TryAcquire(t.Context(), "r", time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
 		require.Zero(t, time.Since(start))
 		requireCauses(t, err, 3, multiplex.ErrDown)
-		for i, s := range c.Nodes() {
-			require.Equal(t, m.nodes[i].Addr(), s.Addr)
-			require.NotEqual(t, NodeUp, s.State)
-			require.ErrorContains(t, s.Err, "refused")
-		}
+		require.ErrorContains(t, c.Nodes()[0].Err, "refused")
 
-		for i := range m.nodes {
-			m.link(i).Refuse(false)
-		}
-		require.NoError(t, c.Ready(context.Background()))
-		mustAcquire(t, c, "r", time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err = c.Ready(ctx)
+		require.Equal(t, time.Second, time.Since(start))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, ErrNoQuorum)
+		requireCauses(t, err, 3)
+		time.AfterFunc(time.Second, func() { each(func(l *redistest.Link) { l.Refuse(false) }) })
+		require.NoError(t, c.Ready(t.Context()))
+		require.GreaterOrEqual(t, time.Since(start), 2*time.Second)
+
+		each(func(l *redistest.Link) { l.HoldDials(true) })
+		start = time.Now()
+		d := m.client(t, Config{})
+		require.Equal(t, firstWait, time.Since(start))
+		_, err = d.TryAcquire(t.Context(), "r", time.Second)
+		requireCauses(t, err, 3, multiplex.ErrConnecting)
+		m.link(0).HoldDials(false)
+		m.link(1).HoldDials(false)
+		require.NoError(t, d.Ready(t.Context()))
+		start = time.Now()
+		e := m.client(t, Config{})
+		require.LessOrEqual(t, time.Since(start), lastWait+10*ms)
+		mustAcquire(t, e, "r", time.Second)
+		m.link(2).HoldDials(false)
 	})
 }
 
@@ -191,145 +218,38 @@ func requireCauses(t *testing.T, err error, nodes int, causes ...error) {
 	}
 }
 
-// The network swallows every packet: New waits a second at most, and does not
-// wait for the other nodes once a quorum is up.
-func TestNewWithNodesThatDoNotAnswerTheDial(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		for i := range m.nodes {
-			m.link(i).HoldDials(true)
-		}
-		start := time.Now()
-		c := m.client(t, Config{})
-		require.Equal(t, firstWait, time.Since(start))
-		_, err := c.TryAcquire(context.Background(), "r", time.Second)
-		require.ErrorIs(t, err, ErrNoQuorum)
-		requireCauses(t, err, 3, multiplex.ErrConnecting)
-
-		m.link(0).HoldDials(false)
-		m.link(1).HoldDials(false)
-		require.NoError(t, c.Ready(context.Background()))
-		start = time.Now()
-		d := m.client(t, Config{})
-		require.LessOrEqual(t, time.Since(start), lastWait+10*ms)
-		mustAcquire(t, d, "r", time.Second)
-		m.link(2).HoldDials(false)
-	})
-}
-
-func TestReady(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		require.NoError(t, c.Ready(context.Background()))
-		for i := range 2 {
-			m.link(i).Refuse(true)
-			m.link(i).Reset()
-		}
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		start := time.Now()
-		err := c.Ready(ctx)
-		require.Equal(t, time.Second, time.Since(start))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.ErrorIs(t, err, ErrNoQuorum)
-		requireCauses(t, err, 2)
-
-		time.AfterFunc(time.Second, func() { m.link(1).Refuse(false) })
-		require.NoError(t, c.Ready(context.Background()))
-		require.GreaterOrEqual(t, time.Since(start), 2*time.Second)
-	})
-}
-
-func TestNodesTellWhatIsKnown(t *testing.T) {
+// The status of nodes says what is known, also as JSON, with errors as text and
+// without a secret (R27).
+func TestNodesTellWhatIsKnown_R27(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		m.link(2).Refuse(true)
-		c := m.client(t, Config{Nodes: Nodes(append([]string{m.url(0, "default:hunter2")}, m.urls()[1:]...)...)})
-		mustAcquire(t, c, "r", time.Second)
+		urls := append([]string{m.url(0, "default:hunter2")}, m.urls()[1:]...)
+		c := m.client(t, Config{Nodes: Nodes(urls...), Prefix: "customer-"})
+		lock := mustAcquire(t, c, "customer-4711", time.Second)
 		synctest.Wait() // a vote reaches its caller before its node's counters
 		all := c.Nodes()
 		require.Len(t, all, 3)
-		require.Equal(t, m.addr(0), all[0].Addr, "without credentials (R27)")
+		require.Equal(t, m.addr(0), all[0].Addr)
 		require.Equal(t, multiplex.NodeCounts{Granted: 1, Dials: 1}, all[1].Counts)
-		all[1].Counts = multiplex.NodeCounts{}
-		require.Equal(t, NodeStatus{Addr: m.addr(1), State: "up", Product: "redis", Version: "7.0.15", Connects: 1, ReplyTime: 2 * ms}, all[1])
-		require.Equal(t, m.addr(2), all[2].Addr)
 		require.NotEqual(t, NodeUp, all[2].State)
 		require.ErrorIs(t, all[2].Err, multiplex.ErrDown)
-		require.NotContains(t, fmt.Sprint(all), "hunter2")
-	})
-}
-
-// Whatever listens at the address, the client reports what it found there, and
-// leaves nothing behind: a leaked goroutine fails the test.
-func TestStrangersAtTheAddress(t *testing.T) {
-	for name, c := range map[string]struct {
-		serve  func(net.Conn)
-		speaks string // of a conn.PeerError
-		says   string
-	}{
-		"HTTP":    {answer("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"), "HTTP", "speaks HTTP"},
-		"TLS":     {answer("\x15\x03\x01\x00\x02\x02\x46"), "TLS", "speaks TLS"},
-		"SSH":     {answer("SSH-2.0-OpenSSH_9.6\r\n"), "SSH", "speaks SSH"},
-		"garbage": {answer("\x00\xff\x00\xffgarbage"), "", "does not speak RESP"},
-		"closes":  {func(nc net.Conn) { nc.Close() }, "-", ""},
-		"hangs":   {func(net.Conn) {}, "-", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				network := redistest.NewNetwork()
-				defer network.Close()
-				for i := range 3 {
-					serve(t, network.Listen(fmt.Sprintf("node%d:6379", i)), c.serve)
-				}
-				start := time.Now()
-				client, err := New(t.Context(), Config{
-					Nodes:   Nodes("redis://node0", "redis://node1", "redis://node2"),
-					Connect: Connect{NetDial: network.Dial, Timeout: 500 * ms},
-				})
-				require.NoError(t, err)
-				require.LessOrEqual(t, time.Since(start), firstWait)
-				_, err = client.TryAcquire(context.Background(), "r", time.Second)
-				require.ErrorIs(t, err, ErrNoQuorum)
-				requireCauses(t, err, 3, multiplex.ErrDown)
-				require.ErrorContains(t, err, c.says)
-				var peer *conn.PeerError
-				if c.speaks != "-" {
-					require.ErrorAs(t, err, &peer)
-					require.Equal(t, c.speaks, peer.Speaks)
-				}
-				closeNow(t, client)
-				synctest.Wait() // the strangers close their ends when ours are closed
-				require.Zero(t, network.Conns(), "a connection is open")
-			})
-		})
-	}
-}
-
-// serve reads what each client sends, calls behave once, and closes when the
-// client does.
-func serve(t *testing.T, l net.Listener, behave func(net.Conn)) {
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			nc, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer nc.Close()
-				behave(nc)
-				for room := make([]byte, 4096); ; {
-					if _, err := nc.Read(room); err != nil {
-						return
-					}
-				}
-			}()
+		for _, v := range []any{all, c.Stats(), NodeChange{Node: 2, State: "down", Err: all[2].Err}} {
+			text, err := json.Marshal(v)
+			require.NoError(t, err)
+			requireSecret(t, string(text), lock.Token(), "json", v)
+			requireSecret(t, fmt.Sprintf("%+v", v), lock.Token(), "%+v", v)
 		}
-	}()
-}
-
-func answer(text string) func(net.Conn) {
-	return func(nc net.Conn) { nc.Write([]byte(text)) }
+		text, err := json.Marshal(all)
+		require.NoError(t, err)
+		var back []map[string]any
+		require.NoError(t, json.Unmarshal(text, &back))
+		require.NotContains(t, back[0], "error")
+		require.Contains(t, back[2]["error"], "refused")
+		require.EqualValues(t, 1, back[0]["counts"].(map[string]any)["dials"])
+		require.EqualValues(t, 2000, back[1]["reply_time_us"])
+		all[1].Counts = multiplex.NodeCounts{}
+		require.Equal(t, NodeStatus{Addr: m.addr(1), State: "up", Product: "redis", Version: "7.0.15", Connects: 1, ReplyTime: 2 * ms}, all[1])
+	})
 }
 
 // The kind of a node, or a missing permission, excludes it (R21, R22).
@@ -396,24 +316,6 @@ func TestNodesThatAreRefused(t *testing.T) {
 
 func replyTo(command, reply string) redistest.Hook {
 	return func(_ int, args []string) ([]byte, bool) { return []byte(reply), args[0] == command }
-}
-
-// One server with two addresses has one vote (R1, R22).
-func TestOneServerUnderTwoAddressesIsOneVote(t *testing.T) {
-	simulated(t, 2, func(t *testing.T, m *memory) {
-		m.nodes[0].Serve(m.network.Listen("alias:6379"))
-		c := m.client(t, Config{Nodes: Nodes(append(m.urls(), "redis://alias")...)})
-		time.Sleep(time.Second)
-		up := 0
-		for _, s := range c.Nodes() {
-			if s.State == "up" {
-				up++
-			} else {
-				require.ErrorIs(t, s.Err, multiplex.ErrSameNode)
-			}
-		}
-		require.Equal(t, 2, up)
-	})
 }
 
 func TestCredentialsAndNamesReachTheNodes(t *testing.T) {
@@ -499,4 +401,302 @@ func TestContextOfNew(t *testing.T) {
 		mustAcquire(t, c, "r", time.Second)
 		closeNow(t, c)
 	})
+}
+
+// A URL's user without a password keeps its name.
+func TestUserOfTheURLStays(t *testing.T) {
+	config := Config{Username: "fallback", Password: "secret"}
+	for url, user := range map[string]string{"redis://alice@h": "alice", "redis://h": "fallback"} {
+		node, err := config.endpoint(url)
+		require.NoError(t, err)
+		require.Equal(t, user, node.Endpoint.Username)
+		require.Equal(t, "secret", node.Endpoint.Password)
+	}
+}
+
+// Held lists the holds that are not released, in the order of the resources;
+// Err tells which of them have ended.
+func TestHeldListsWhatIsNotReleased_R27(t *testing.T) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		require.Empty(t, c.Held())
+		sinceB := time.Now()
+		b := mustHold(t, c, "b", HoldOptions{})
+		sinceA := time.Now()
+		a := mustHold(t, c, "a", HoldOptions{MaxHold: time.Second})
+		mustAcquire(t, c, "a plain lock is a value", time.Minute)
+		held := c.Held()
+		require.Equal(t, []HoldInfo{
+			{Resource: "a", Since: sinceA, Until: a.Until()}, {Resource: "b", Since: sinceB, Until: b.Until()},
+		}, held)
+		for _, verb := range []string{"%v", "%+v", "%#v"} {
+			requireSecret(t, fmt.Sprintf(verb, held), a.Current().Token(), verb, held)
+		}
+		held[0] = HoldInfo{}
+		require.Equal(t, "a", c.Held()[0].Resource, "the slice is the caller's")
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(t, c.Held()[0].Err, ErrMaxHold)
+		require.NoError(t, c.Held()[1].Err)
+		require.NoError(t, a.Release(t.Context()))
+		require.ErrorIs(t, a.Release(t.Context()), ErrNotHeld, "twice")
+		require.Len(t, c.Held(), 1)
+		require.NoError(t, b.Release(t.Context()))
+		require.Empty(t, c.Held())
+	})
+}
+
+// Drain waits for the work under every hold and for its release, and renews
+// meanwhile. It refuses new locks, even to waiting callers, but not to work
+// under a hold.
+func TestDrainWaitsForTheWorkUnderHolds_R28(t *testing.T) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
+		a, b := m.client(t, Config{}), m.client(t, Config{})
+		other := mustAcquire(t, b, "other", time.Minute)
+		start := time.Now()
+		work := make(chan error, 1)
+		go func() {
+			work <- a.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
+				time.Sleep(10 * time.Second)
+				return a.Do(ctx, "nested", time.Second, func(ctx context.Context) error {
+					return a.Do(ctx, "other", time.Second, func(context.Context) error {
+						time.Sleep(5 * time.Second)
+						return nil
+					})
+				})
+			})
+		}()
+		waiter := waits(t.Context(), a, "other")
+		time.AfterFunc(30*time.Second, func() { _ = other.Release(context.Background()) })
+		drained := make(chan error, 1)
+		go func() { drained <- a.Drain(t.Context()) }()
+		synctest.Wait()
+		require.True(t, waiter.isDone(), "who waits for a lock is refused at once")
+		require.ErrorIs(t, waiter.err, ErrClosed)
+		_, err := a.TryAcquire(t.Context(), "free", time.Second)
+		require.ErrorIs(t, err, ErrClosed)
+		_, err = a.Lock("free").TryHold(t.Context(), HoldOptions{TTL: time.Second})
+		require.ErrorIs(t, err, ErrClosed)
+		require.NoError(t, <-work, "renewed all the time, and allowed to lock more")
+		require.NoError(t, <-drained)
+		require.GreaterOrEqual(t, time.Since(start), 35*time.Second)
+		require.NoError(t, a.Drain(t.Context()), "again")
+		time.Sleep(10 * ms)
+		require.Zero(t, m.keys())
+	})
+}
+
+// A hold whose lock was granted when Drain began is released, not kept: Drain
+// may have returned already (R7).
+func TestAHoldGrantedDuringDrainIsGivenBack_R7(t *testing.T) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
+		var c *Client
+		c = m.client(t, Config{Tracer: &Tracer{AcquireDone: func(context.Context, CallInfo) {
+			require.NoError(t, c.Drain(t.Context()))
+		}}})
+		_, err := c.Hold(t.Context(), "r", HoldOptions{TTL: time.Minute})
+		require.ErrorIs(t, err, ErrClosed)
+		time.Sleep(10 * ms)
+		require.Zero(t, m.keys())
+	})
+}
+
+// Drain ends with its context, and says how much is still held; Close ends the
+// rest.
+func TestDrainEndsWithItsContext(t *testing.T) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{ReleaseOnClose: true})
+		h := mustHold(t, c, "r", HoldOptions{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := c.Drain(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "1 holds are not released")
+		require.NoError(t, h.Err())
+		drained := make(chan error, 1)
+		go func() { drained <- c.Drain(t.Context()) }()
+		synctest.Wait()
+		closeNow(t, c)
+		require.ErrorIs(t, <-drained, ErrClosed)
+		require.ErrorIs(t, c.Held()[0].Err, ErrClosed)
+		require.Zero(t, m.keys())
+	})
+}
+
+// Drain ends after the last hold's release, so that a Close right after it cuts
+// none short.
+func TestDrainWaitsForTheReleaseToo_R28(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.client(t, Config{})
+		h := mustHold(t, c, "r", HoldOptions{})
+		for i := range m.nodes {
+			m.delay(i, 20*ms)
+		}
+		drained := make(chan time.Time, 1)
+		go func() {
+			_ = c.Drain(t.Context())
+			drained <- time.Now()
+		}()
+		synctest.Wait()
+		require.NoError(t, h.Release(t.Context()))
+		require.False(t, (<-drained).Before(time.Now()))
+	})
+}
+
+// A value that this package did not make, a nil context and a nil function fail
+// at the door: a call returns, or it panics with the package's name. A new type
+// needs a specimen here.
+func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
+	m := newMemory(t, 3)
+	// Time is real here: a busy machine has patience, and loses no lock.
+	const ttl, patience = 20 * time.Second, 5 * time.Second
+	c := m.opened(t, Config{Fenced: true, Owner: "web-1", MaxTTL: ttl, NodeTimeout: patience})
+	lock, err := c.TryAcquire(t.Context(), "door", ttl)
+	require.NoError(t, err)
+	rw := c.RW("door-rw")
+	_, err = rw.Read().TryAcquire(t.Context(), ttl)
+	require.NoError(t, err)
+	hold, err := c.Lock("door-hold").TryHold(t.Context(), HoldOptions{TTL: ttl})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, hold.Release(t.Context())) }()
+
+	const prefix = "redlock: "
+	zero := map[string][]any{
+		"Client": {(*Client)(nil), new(Client)}, "Hold": {(*Hold)(nil), new(Hold)},
+		"Lock": {Lock{}, new(Lock)}, "Locker": {Locker{}, new(Locker)}, "RWLock": {RWLock{}, new(RWLock)},
+		"Token": {Token{}}, "Node": {Node{}}, "Config": {Config{}},
+		"NodeChange": {NodeChange{}}, "NodeStatus": {NodeStatus{}}, "Stats": {Stats{}},
+		"CallCounts": {CallCounts{}}, "Histogram": {Histogram{}}, "HoldInfo": {HoldInfo{}},
+		"NodeAnswer":     {NodeAnswer{}},
+		"UndecidedError": {new(UndecidedError)}, "NodeError": {new(NodeError)}, "ResourceError": {(*ResourceError)(nil), new(ResourceError)},
+		"CancelledError": {(*CancelledError)(nil), new(CancelledError)}, "HeldError": {(*HeldError)(nil), new(HeldError)},
+		"LostError": {(*LostError)(nil), new(LostError)}, "PreflightError": {new(PreflightError)}, "QuarantineError": {new(QuarantineError)},
+	}
+	for _, name := range redistest.ExportedTypes(t, ".") {
+		switch name {
+		case "Allow", "HoldOptions", "Connect", "Retry", "Tracer", "CallInfo":
+			continue // no methods
+		}
+		require.NotEmpty(t, zero[name], "%s needs a specimen", name)
+	}
+	for _, all := range zero {
+		for _, v := range all {
+			redistest.MethodsFailAtTheDoor(t, prefix, v, nil, false)
+			redistest.MethodsFailAtTheDoor(t, prefix, v, t.Context(), false)
+		}
+	}
+	// Of what was made, only a nil context and a nil function are wrong.
+	for _, v := range []any{c, lock, hold, rw, rw.Read(), c.Fair("f"), c.Semaphore("s", 2)} {
+		redistest.MethodsFailAtTheDoor(t, prefix, v, nil, true)
+		redistest.MethodsFailAtTheDoor(t, prefix, v, t.Context(), true)
+	}
+	var none context.Context
+	config := m.reach(Config{})
+	for name, f := range map[string]func(){
+		"New":         func() { _, _ = New(none, config) },
+		"Open":        func() { _, _ = Open(none) },
+		"FromContext": func() { FromContext(none) },
+	} {
+		require.NotEmpty(t, redistest.FailsAtTheDoor(t, name, prefix, f), "%s must panic", name)
+	}
+}
+
+// nothing is for calls that fail before they run it.
+func nothing(context.Context) error { return nil }
+
+// guarded returns three nodes with a password.
+func guarded(t *testing.T, password string) *memory {
+	t.Helper()
+	m := &memory{network: redistest.NewNetwork()}
+	for i := range 3 {
+		node := redistest.NewNode(redistest.NodeConfig{User: "alice", Password: password})
+		node.Serve(m.network.Listen(fmt.Sprintf("node%d:6379", i)))
+		m.nodes = append(m.nodes, node)
+	}
+	t.Cleanup(m.close)
+	return m
+}
+
+// No exported type shows a password, a token or the prefix of keys when it is
+// printed, whatever the verb and wherever the value is. A new type needs a
+// specimen here.
+func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
+	const password, prefix, resource = "hunter2!hunter2!", "pr3fix-0f-keys:", "customer-4711"
+	m := guarded(t, password)
+	var urls []string
+	for _, n := range m.nodes {
+		urls = append(urls, "redis://alice:"+password+"@"+n.Addr())
+	}
+	config := m.reach(Config{Nodes: Nodes(urls...), Password: password, Prefix: prefix, Fenced: true, Owner: "web-1", MaxTTL: time.Minute})
+	_, err := Init(t.Context(), config)
+	require.NoError(t, err)
+	c, err := New(t.Context(), config)
+	require.NoError(t, err)
+	defer closeNow(t, c)
+
+	lock, err := c.TryAcquire(t.Context(), resource, time.Minute)
+	require.NoError(t, err)
+	several, err := c.All(resource+"a", resource+"b").TryAcquire(t.Context(), time.Minute)
+	require.NoError(t, err)
+	hold, err := c.Lock(resource+"c").TryHold(t.Context(), HoldOptions{TTL: time.Minute})
+	require.NoError(t, err)
+	read, err := c.RW(resource+"d").Read().TryAcquire(t.Context(), time.Minute)
+	require.NoError(t, err)
+	write, err := c.RW(resource+"d").Upgrade(t.Context(), read, time.Minute)
+	require.NoError(t, err)
+	turn, err := c.Fair(resource+"e").Acquire(t.Context(), time.Minute)
+	require.NoError(t, err)
+	adopted, err := c.Adopt(resource, lock.Token(), time.Minute, time.Now())
+	require.NoError(t, err)
+	_, held := c.RW(resource+"d").Write().TryAcquire(t.Context(), time.Minute)
+	require.ErrorIs(t, held, ErrHeld)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, cancelled := c.Acquire(over, "another", time.Minute)
+	lost := lostError(resource, true, &account{err: errNoAnswerYet}, c.keeper.addrs)
+	cause := &NodeError{Addr: m.nodes[0].Addr(), Err: ErrNodeDown}
+
+	secrets := []string{password, prefix}
+	for _, l := range []Lock{lock, several, hold.Current(), read, write, turn} {
+		secrets = append(secrets, l.Token().Reveal())
+	}
+	_ = hold.Current().Token()
+	specimens := map[string][]redistest.Specimen{
+		"Client": {{Value: c}},
+		"Lock":   {{Value: lock}, {Value: several}, {Value: read}, {Value: write}, {Value: turn}, {Value: adopted}},
+		"Hold":   {{Value: hold}, {Value: hold.Context()}},
+		"RWLock": {{Value: c.RW(resource)}},
+		"Locker": {{Value: c.RW(resource).Read()}, {Value: c.Semaphore(resource, 2)}, {Value: c.Fair(resource)}},
+		"Token":  {{Value: lock.Token(), Open: true}},
+		"Config": {{Value: config, Open: true}, {Value: &config, Open: true}},
+		"Node":   {{Value: config.Nodes[0], Open: true}},
+
+		"UndecidedError": {{Value: &UndecidedError{Nodes: []*NodeError{cause}}}}, "NodeError": {{Value: cause}},
+		"ResourceError":   {{Value: named("r", cancelled)}},
+		"CancelledError":  {{Value: cancelled}},
+		"HeldError":       {{Value: held}},
+		"LostError":       {{Value: lost}},
+		"NodeAnswer":      {{Value: lost.Nodes[0]}},
+		"PreflightError":  {{Value: &PreflightError{}}},
+		"QuarantineError": {{Value: &QuarantineError{}}},
+
+		"Allow": {{Value: Allow{}}}, "HoldOptions": {{Value: HoldOptions{}}},
+		"Tracer":    {{Value: &Tracer{}}},
+		"Histogram": {{Value: c.Stats().Quorum}}, "Stats": {{Value: c.Stats()}}, "CallCounts": {{Value: c.Stats().Attempts}},
+		"NodeChange": {{Value: NodeChange{Err: cause}}}, "NodeStatus": {{Value: c.Nodes()[0]}},
+		"Connect": {{Value: config.Connect}}, "Retry": {{Value: config.Retry}},
+		"CallInfo": {{Value: CallInfo{Err: held}}, {Value: CallInfo{Err: cancelled}}}, "HoldInfo": {{Value: c.Held()[0]}},
+	}
+	for _, name := range redistest.ExportedTypes(t, ".") {
+		require.NotEmpty(t, specimens[name], "%s needs a specimen", name)
+	}
+	for name, all := range specimens {
+		t.Run(name, func(t *testing.T) {
+			for _, s := range all {
+				s.ShowsNone(t, secrets...)
+			}
+		})
+	}
+	for _, v := range []any{c, lock, hold, c.RW(resource), c.Fair(resource)} {
+		redistest.Specimen{Value: v, Open: true}.ShowsNone(t, resource)
+	}
 }

@@ -260,7 +260,7 @@ func extendManyAmongOddKeys(t *testing.T, do func(...string) any) {
 // bytes (R19).
 func TestCommandsOnARealServer(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
-	c := realClient(t, []*redistest.Server{server}, false)
+	c := realClient(t, []*redistest.Server{server})
 	for _, name := range hostileNames {
 		lock, err := c.TryAcquire(context.Background(), name, time.Minute)
 		require.NoError(t, err, "%.40q", name)
@@ -289,7 +289,7 @@ func TestCommandsOnARealServer(t *testing.T) {
 // stays.
 func TestAKeyOfAnotherTypeIsNobodysLock(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
-	c := realClient(t, []*redistest.Server{server}, false)
+	c := realClient(t, []*redistest.Server{server})
 	lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
 	require.NoError(t, err)
 	_, err = server.Do("DEL", "r")

@@ -1,14 +1,23 @@
 package redlock
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
@@ -29,44 +38,34 @@ func TestDefaultMaxTTL_R23(t *testing.T) {
 	})
 }
 
-func TestForgetfulIsLogged(t *testing.T) {
-	for _, forgetful := range []bool{true, false} {
-		simulated(t, anyNumber, func(t *testing.T, m *memory) {
-			log := &records{}
-			c, err := New(t.Context(), m.reach(Config{Forgetful: forgetful, Logger: slog.New(log)}))
-			require.NoError(t, err)
-			defer closeNow(t, c)
-			synctest.Wait()
-			warned := slices.ContainsFunc(log.take(), func(r map[string]string) bool {
-				return r["level"] == "WARN" && strings.Contains(r["msg"], "Forgetful")
-			})
-			require.Equal(t, forgetful, warned)
-		})
-	}
-}
-
-// Addresses of this machine among others are reported: elsewhere they are those
-// of other servers.
-func TestAddressesOfThisMachineAreLogged_R30(t *testing.T) {
+// New warns of Forgetful, and of addresses of this machine among others, which
+// elsewhere are those of other servers (R30).
+func TestWarningsOfNew_R30(t *testing.T) {
+	mixed := Nodes("redis://localhost:1", "redis://node1:6379", "unix:///run/x")
 	for _, c := range []struct {
-		urls   []string
+		config Config
 		warned string
 	}{
-		{[]string{"redis://localhost:1", "redis://node1:6379", "unix:///run/x"}, "localhost:1, unix:/run/x"},
-		{[]string{"redis://localhost:1", "redis://127.0.0.1:2", "unix:///run/x"}, ""},
-		{[]string{"redis://node0:6379", "redis://node1:6379", "redis://node2:6379"}, ""},
+		{Config{Forgetful: true}, "Forgetful"},
+		{Config{}, ""},
+		{Config{Nodes: mixed}, "on another machine localhost:1, unix:/run/x"},
+		{Config{Nodes: Nodes("redis://localhost:1", "redis://127.0.0.1:2", "unix:///run/x")}, ""},
+		{Config{Nodes: Nodes("redis://node0:6379", "redis://node1:6379", "redis://node2:6379")}, ""},
 	} {
 		simulated(t, anyNumber, func(t *testing.T, m *memory) {
 			log := &records{}
-			client, err := New(t.Context(), m.reach(Config{Nodes: Nodes(c.urls...), Logger: slog.New(log)}))
+			c.config.Logger = slog.New(log)
+			client, err := New(t.Context(), m.reach(c.config))
 			require.NoError(t, err)
 			defer closeNow(t, client)
 			synctest.Wait()
 			warned := ""
 			for _, r := range log.take() {
-				if strings.Contains(r["msg"], "on another machine") {
-					require.Equal(t, "WARN", r["level"])
-					warned += r["nodes"]
+				for _, words := range []string{"Forgetful", "on another machine"} {
+					if strings.Contains(r["msg"], words) {
+						require.Equal(t, "WARN", r["level"])
+						warned = strings.TrimSpace(words + " " + r["nodes"])
+					}
 				}
 			}
 			require.Equal(t, c.warned, warned)
@@ -74,12 +73,21 @@ func TestAddressesOfThisMachineAreLogged_R30(t *testing.T) {
 	}
 }
 
-// A forgetful client warns of nodes whose other clients are not.
-func TestForgetfulAmongOthers(t *testing.T) {
+// A forgetful client obeys and writes no seal, and warns of nodes whose other
+// clients do (R23 is off).
+func TestForgetfulClientsWriteNoSeal_R23(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		m.opened(t, Config{MaxTTL: time.Second})
 		c := m.client(t, Config{})
-		require.Contains(t, strings.Join(c.Nodes()[0].Warnings, " "), "obey MaxTTL, which this client does not")
+		mustAcquire(t, c, "r", time.Hour)
+		time.Sleep(30 * time.Second)
+		for i, n := range m.nodes {
+			require.Equal(t, []string{"r"}, n.Keys())
+			require.Empty(t, c.Nodes()[i].Warnings)
+			require.False(t, c.Nodes()[i].Quarantined)
+		}
+		m.opened(t, Config{MaxTTL: time.Second})
+		again := m.client(t, Config{})
+		require.Contains(t, strings.Join(again.Nodes()[0].Warnings, " "), "obey MaxTTL, which this client does not")
 	})
 }
 
@@ -126,21 +134,6 @@ func TestUptimeCounts_R29(t *testing.T) {
 	}
 }
 
-// A node without a seal among sealed ones was flushed or started anew: its
-// uptime proves nothing (R29).
-func TestUptimeDoesNotCountAmongSealedNodes_R29(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		time.Sleep(time.Hour)
-		m.opened(t, Config{MaxTTL: DefaultMaxTTL})
-		m.nodes[1].FlushAll()
-		c := m.client(t, Config{MaxTTL: DefaultMaxTTL})
-		s := c.Nodes()[1]
-		require.True(t, s.Quarantined)
-		require.Greater(t, s.QuarantineLeft, 29*time.Second)
-		mustAcquire(t, c, "r", time.Second)
-	})
-}
-
 // Two clients whose sets overlap or have another size, in either order and at
 // the same time: at most one of them counts, and the other ends Acquire at once
 // with an error that names both sides (R30, R31).
@@ -158,11 +151,7 @@ func TestOverlappingSets_R30(t *testing.T) {
 					var all [2]*Client
 					var errs [2]error
 					open := func(i int) {
-						config := Config{MaxTTL: DefaultMaxTTL}
-						for _, n := range sets[i] {
-							config.Nodes = append(config.Nodes, Node{URL: m.nodes[n].URL()})
-						}
-						all[i] = m.client(t, config)
+						all[i] = m.client(t, m.set(sets[i]...))
 					}
 					for i := range all {
 						open(i)
@@ -201,39 +190,6 @@ func mustAcquireFirst(t *testing.T, c *Client) {
 	if c != nil {
 		lock := mustAcquire(t, c, "first", time.Second)
 		require.NoError(t, lock.Release(t.Context()))
-	}
-}
-
-// All nodes lose power at once and come back empty. Clients that were there and
-// fresh ones get no second lock within the first's validity, and one of them
-// gets it at most MaxTTL × 1.01 + 1 s after the start (R23, R29).
-func TestPowerFailure_R23_R29(t *testing.T) {
-	for i, ready := range []time.Duration{0, 0, 5 * time.Second, 40 * time.Second} {
-		simulated(t, []int{1, 5, 5, 5}[i], func(t *testing.T, m *memory) {
-			config := Config{MaxTTL: DefaultMaxTTL}
-			c := m.opened(t, config)
-			time.Sleep(ready)
-			first := mustAcquire(t, c, "r", DefaultMaxTTL)
-			for _, n := range m.nodes {
-				n.Restart()
-			}
-			start := time.Now()
-			granted := make(chan time.Time, 2)
-			for _, client := range []*Client{c, m.client(t, config)} {
-				go func() {
-					lock, err := client.Acquire(t.Context(), "r", time.Second)
-					if err == nil {
-						granted <- time.Now()
-						_ = lock.Release(t.Context())
-					}
-				}()
-			}
-			at := <-granted
-			require.False(t, at.Before(first.Until()), "two holders")
-			require.LessOrEqual(t, at.Sub(start), DefaultMaxTTL*101/100+time.Second)
-			t.Log(at.Sub(start), "after the start")
-			<-granted
-		})
 	}
 }
 
@@ -284,10 +240,8 @@ func TestAnEmptiedNodeIsNotTaken_R30(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		time.Sleep(time.Minute)
 		set := func(nodes ...int) Config {
-			config := Config{MaxTTL: time.Second}
-			for _, i := range nodes {
-				config.Nodes = append(config.Nodes, Node{URL: m.nodes[i].URL()})
-			}
+			config := m.set(nodes...)
+			config.MaxTTL = time.Second
 			return config
 		}
 		first := m.client(t, set(2, 3, 4))
@@ -314,19 +268,12 @@ func TestAnEmptiedNodeIsNotTaken_R30(t *testing.T) {
 func TestAnEmptiedNodeIsTakenOnlyInTime_R29(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		time.Sleep(time.Minute)
-		set := func(nodes ...int) Config {
-			config := Config{MaxTTL: DefaultMaxTTL}
-			for _, i := range nodes {
-				config.Nodes = append(config.Nodes, Node{URL: m.nodes[i].URL()})
-			}
-			return config
-		}
-		first := m.client(t, set(2, 3, 4))
+		first := m.client(t, m.set(2, 3, 4))
 		lock := mustAcquire(t, first, "r", DefaultMaxTTL)
 		closeNow(t, first)
 		m.nodes[2].Restart()
 		time.Sleep(5 * time.Second) // until its uptime counts
-		second := m.client(t, set(0, 1, 2))
+		second := m.client(t, m.set(0, 1, 2))
 		_, err := second.Acquire(t.Context(), "r", time.Second)
 		require.NoError(t, err)
 		require.LessOrEqual(t, lock.Validity(), time.Duration(0), "two holders")
@@ -352,4 +299,388 @@ func TestMixedDatabasesAreRefused_R30(t *testing.T) {
 	mixed.complete()
 	_, err = mixed.endpoints(nil)
 	require.NoError(t, err, "two databases of one server, in tests")
+}
+
+// set returns a configuration that names some of the nodes.
+func (m *memory) set(nodes ...int) Config {
+	config := Config{MaxTTL: DefaultMaxTTL}
+	for _, i := range nodes {
+		config.Nodes = append(config.Nodes, Node{URL: m.nodes[i].URL()})
+	}
+	return config
+}
+
+// foreignLock opens the deployment {2, 3, 4} on nodes that have run for a
+// minute, and returns a lock that its client takes on 3 and 4 while node 2 is
+// down, after meanwhile. The client is gone by then: it is a command.
+func foreignLock(t *testing.T, m *memory, meanwhile func()) Lock {
+	t.Helper()
+	time.Sleep(time.Minute)
+	c := m.client(t, m.set(2, 3, 4))
+	mustAcquireFirst(t, c)
+	m.link(2).Refuse(true)
+	m.nodes[2].DropConns()
+	meanwhile()
+	lock := mustAcquire(t, c, "r", DefaultMaxTTL)
+	closeNow(t, c)
+	return lock
+}
+
+// A client that has watched two of its nodes for long opens its set as soon as
+// the third comes back empty, which was another set's: it counts none of them
+// before the locks of that set have run out (R29).
+func TestOwnWatchIsNoDebut_R29(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		var second *Client
+		lock := foreignLock(t, m, func() {
+			second = m.client(t, m.set(0, 1, 2))
+			time.Sleep(40 * time.Second) // longer than MaxTTL
+		})
+		m.nodes[2].Restart()
+		m.link(2).Refuse(false)
+		start := time.Now()
+		mustAcquireIn(t, second, time.Minute)
+		require.LessOrEqual(t, lock.Validity(), time.Duration(0), "two holders, %v after the start", time.Since(start))
+		fresh := m.client(t, m.set(0, 1, 2))
+		_, err := fresh.TryAcquire(t.Context(), "r2", time.Second)
+		require.NoError(t, err, "the seals say that all nodes count")
+	})
+}
+
+// The same if another client of the set opens it, because this one saw the node
+// in the other set: the seals that it finds say how long ago that was (R29).
+func TestOwnWatchIsNoProofInAnothersDeployment_R29(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		var second *Client
+		lock := foreignLock(t, m, func() {
+			m.link(2).Refuse(false)
+			second = m.client(t, m.set(0, 1, 2)) // it sees whose node 2 is
+			m.link(2).Refuse(true)
+			m.nodes[2].DropConns()
+			time.Sleep(40 * time.Second)
+		})
+		m.nodes[2].Restart()
+		m.link(2).Refuse(false)
+		start := time.Now()
+		third := m.client(t, m.set(0, 1, 2))
+		for _, c := range []*Client{second, third} {
+			later := mustAcquireIn(t, c, time.Minute)
+			require.NoError(t, later.Release(t.Context()))
+			require.LessOrEqual(t, lock.Validity(), time.Duration(0), "two holders, %v after the start", time.Since(start))
+		}
+	})
+}
+
+// A deployment is replaced by one that shares a single master with it. The
+// locks of the old one are waited for on all masters, also on durable ones, and
+// by a client that has watched them for long, which was refused until then
+// (R30).
+func TestReplacedLocksAreWaitedFor_R30(t *testing.T) {
+	for name, durable := range map[string]bool{"durable": true, "not durable": false} {
+		t.Run(name, func(t *testing.T) {
+			simulated(t, 5, func(t *testing.T, m *memory) {
+				time.Sleep(time.Minute)
+				set := func(nodes ...int) Config {
+					config := m.set(nodes...)
+					for i := range config.Nodes {
+						config.Nodes[i].Durable = durable
+					}
+					return config
+				}
+				old, err := Init(t.Context(), m.reach(set(0, 1, 2)))
+				require.NoError(t, err)
+				waits := m.client(t, set(2, 3, 4))
+				_, err = waits.Acquire(t.Context(), "r", time.Second)
+				require.ErrorIs(t, err, ErrDeployment)
+				time.Sleep(time.Minute)
+				before := m.client(t, set(0, 1, 2))
+				lock := mustAcquire(t, before, "r", DefaultMaxTTL)
+				closeNow(t, before)
+
+				next, err := Init(t.Context(), m.reach(set(2, 3, 4)), old.ID)
+				require.NoError(t, err)
+				require.True(t, next.New)
+				m.nodes[2].FlushAll() // its key of the lock, so that the others decide
+				for _, c := range []*Client{waits, m.client(t, set(2, 3, 4))} {
+					later := mustAcquireIn(t, c, time.Minute)
+					require.LessOrEqual(t, lock.Validity(), time.Duration(0), "two holders")
+					require.NoError(t, later.Release(t.Context()))
+				}
+			})
+		})
+	}
+}
+
+// mustAcquireIn acquires the lock "r" in the end, also if the client is refused
+// for a while.
+func mustAcquireIn(t *testing.T, c *Client, most time.Duration) Lock {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), most)
+	defer cancel()
+	for {
+		lock, err := c.Acquire(ctx, "r", time.Second)
+		if err == nil {
+			return lock
+		}
+		require.NoError(t, ctx.Err(), "%v", err)
+		time.Sleep(100 * ms)
+	}
+}
+
+// The locks of a replaced deployment with a longer MaxTTL are waited for, too
+// (R30).
+func TestReplacedLocksOfALongerMaxTTL_R30(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		time.Sleep(time.Minute)
+		long := Config{MaxTTL: 2 * time.Minute}
+		old, err := Init(t.Context(), m.reach(long))
+		require.NoError(t, err)
+		before := m.client(t, long)
+		m.link(1).Refuse(true)
+		m.nodes[1].DropConns()
+		lock := mustAcquire(t, before, "r", 2*time.Minute) // on 0 and 2
+		closeNow(t, before)
+		m.link(1).Refuse(false)
+		time.Sleep(time.Second)
+		log := &records{}
+		short := Config{MaxTTL: 2 * time.Second, Nodes: Nodes(m.nodes[1].URL())}
+		loud := m.reach(short)
+		loud.Logger = slog.New(log)
+		start := time.Now()
+		next, err := Init(t.Context(), loud, old.ID)
+		require.NoError(t, err)
+		require.Equal(t, 2*time.Second, next.MaxTTL)
+		longer := 118 * time.Second * 101 / 100 // with the drift
+		require.InDelta(t, longer, time.Since(start), float64(50*ms))
+		said := log.take()
+		said = slices.DeleteFunc(said, func(r map[string]string) bool { return !strings.Contains(r["msg"], "has a longer MaxTTL") })
+		require.Len(t, said, 1)
+		left, err := time.ParseDuration(said[0]["left"])
+		require.NoError(t, err)
+		require.InDelta(t, longer, left, float64(50*ms))
+		_, err = m.client(t, short).Acquire(t.Context(), "r", time.Second)
+		require.NoError(t, err)
+		require.LessOrEqual(t, lock.Validity(), time.Duration(0), "two holders")
+	})
+}
+
+// proxy answers a handshake like a proxy: it answers PING and AUTH, and all
+// other commands with unknown. If that is "", it ends the connection, as
+// twemproxy does.
+func proxy(t *testing.T, unknown string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer nc.Close()
+				r := bufio.NewReader(nc)
+				for {
+					args, err := readCommand(r)
+					answer := map[string]string{"PING": "+PONG\r\n", "AUTH": "+OK\r\n"}[strings.ToUpper(strings.Join(args[:min(1, len(args))], ""))]
+					if answer == "" {
+						answer = unknown
+					}
+					if err != nil || answer == "" {
+						return
+					}
+					if strings.Contains(answer, "%s") {
+						answer = fmt.Sprintf(answer, args[0])
+					}
+					if _, err := io.WriteString(nc, answer); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// readCommand reads an array of bulk strings.
+func readCommand(r *bufio.Reader) (args []string, err error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(line[1:]))
+	for i := 0; i < n && err == nil; i++ {
+		if line, err = r.ReadString('\n'); err != nil {
+			return nil, err
+		}
+		var size int
+		size, err = strconv.Atoi(strings.TrimSpace(line[1:]))
+		arg := make([]byte, size+2)
+		if err == nil {
+			_, err = io.ReadFull(r, arg)
+		}
+		args = append(args, string(arg[:size]))
+	}
+	return args, err
+}
+
+// A proxy is refused with the advice to name the masters, and a wait for it to
+// become a server ends (R22, R31).
+func TestProxiesAreRefused_R22_R31(t *testing.T) {
+	for name, unknown := range map[string]string{
+		"twemproxy":                    "",
+		"envoy":                        "-ERR unknown command '%s', with args beginning with: \r\n",
+		"envoy, older":                 "-unsupported command '%s'\r\n",
+		"envoy, with the wrong number": "-invalid request\r\n",
+	} {
+		for _, user := range []string{"", ":hunter2@"} {
+			t.Run(name+user, func(t *testing.T) {
+				c, err := New(t.Context(), Config{Nodes: Nodes("redis://" + user + proxy(t, unknown))})
+				require.NoError(t, err)
+				defer closeNow(t, c)
+				start := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				_, err = c.Acquire(ctx, "r", 10*time.Second)
+				require.ErrorIs(t, err, ErrNoQuorum)
+				require.ErrorIs(t, err, conn.ErrProxy)
+				require.Contains(t, err.Error(), "looks like a proxy")
+				require.Contains(t, err.Error(), "name the masters themselves")
+				require.NotContains(t, err.Error(), "hunter2")
+				t.Log(time.Since(start), err)
+			})
+		}
+	}
+}
+
+// A user with the documented rights is denied nothing that a client does with
+// plain locks, Inspect among it, so that ACL LOG shows what matters (R22).
+func TestTheDocumentedRightsLeaveNoDenial_R22(t *testing.T) {
+	server := redistest.Servers(t, 1, redistest.OverTCP)[0]
+	user := append([]string{"ACL", "SETUSER", "locker", "on", ">hunter2", "~lock:*"}, strings.Fields(aclRights)...)
+	_, err := server.Do(user...)
+	require.NoError(t, err)
+	for _, newer := range []string{"+client|setinfo", "+delex", "+delifeq"} {
+		_, _ = server.Do("ACL", "SETUSER", "locker", newer) // an error where it is unknown
+	}
+	config := Config{Nodes: Nodes("redis://" + server.TCPAddr()), Username: "locker", Password: "hunter2", Prefix: "lock:", Connect: Connect{ClientName: "me"}}
+	_, err = Init(t.Context(), config)
+	require.NoError(t, err)
+	for name, change := range map[string]func(*Config){
+		"plain": func(*Config) {}, "Owner": func(c *Config) { c.Owner = "host-1" }, "Fenced": func(c *Config) { c.Fenced = true },
+		"RESP2": func(c *Config) { c.Nodes = Nodes(c.Nodes[0].URL + "?protocol=2") }, "Forgetful": func(c *Config) { c.Forgetful = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := config
+			change(&config)
+			c, err := New(t.Context(), config)
+			require.NoError(t, err)
+			defer closeNow(t, c)
+			require.NoError(t, c.Ready(t.Context()))
+			lock, err := c.Acquire(t.Context(), name, 10*time.Second)
+			require.NoError(t, err)
+			seen, err := Inspect(t.Context(), c, name)
+			require.NoError(t, err)
+			require.NoError(t, seen.Nodes[0].Err)
+			lock, err = lock.Extend(t.Context(), 20*time.Second)
+			require.NoError(t, err)
+			other, err := New(t.Context(), config)
+			require.NoError(t, err)
+			defer closeNow(t, other)
+			w := waits(t.Context(), other, name)
+			time.Sleep(50 * ms)
+			require.NoError(t, lock.Release(context.Background()))
+			<-w.done
+			require.NoError(t, w.err)
+			require.NoError(t, w.lock.Release(context.Background()))
+		})
+	}
+	log, err := server.Do("ACL", "LOG")
+	require.NoError(t, err)
+	require.NotContains(t, fmt.Sprint(log), "reason", "%v", log)
+}
+
+// The least privileges that deploy.md names are those of the tests' user.
+func TestRightsAreTheSameEverywhere_R22(t *testing.T) {
+	text, err := os.ReadFile("../docs/deploy.md")
+	require.NoError(t, err)
+	_, rule, found := strings.Cut(string(text), "ACL SETUSER redlock reset on >PASSWORD resetchannels ~lock:* ")
+	require.True(t, found, "there is no rule")
+	rule, _, _ = strings.Cut(rule, "```")
+	require.Equal(t, strings.Fields(aclRights), strings.Fields(rule))
+}
+
+// A user of an older rule, without client|info: a client tries that once, and
+// not again when it reconnects (R22).
+func TestWhatTheUserMayNotDoIsTriedOnce_R22(t *testing.T) {
+	server := redistest.Servers(t, 1, redistest.OverTCP)[0]
+	user := append([]string{"ACL", "SETUSER", "locker", "on", ">hunter2", "~lock:*"}, strings.Fields(aclRights)...)
+	_, err := server.Do(append(user, "-client|info")...)
+	require.NoError(t, err)
+	c, err := New(t.Context(), Config{
+		Nodes: Nodes("redis://" + server.TCPAddr()), Username: "locker", Password: "hunter2", Prefix: "lock:", Forgetful: true,
+	})
+	require.NoError(t, err)
+	defer closeNow(t, c)
+	for range 3 {
+		require.NoError(t, c.Ready(t.Context()))
+		before := c.Nodes()[0].Connects
+		_, err = server.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return c.Nodes()[0].Connects > before && c.Nodes()[0].State == NodeUp }, 10*time.Second, ms)
+	}
+	log, err := server.Do("ACL", "LOG")
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(fmt.Sprint(log), "object client|info"), "%v", log)
+	require.Contains(t, fmt.Sprint(log), "[count 1 reason command context toplevel object client|info", "%v", log)
+}
+
+// A master that was a replica for a moment has forgotten locks. A client that
+// is connected and idle does not count its grants even if no look falls into
+// that moment: the server says that it has emptied its keys before it replies
+// to anything later.
+func TestADemotionBetweenTwoLooksIsSeen_R23(t *testing.T) {
+	for name, stay := range map[string]time.Duration{"promoted at once": 0, "a moment later": 300 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const ttl = 3 * time.Second
+			servers := redistest.Servers(t, 2, redistest.OfOneKind, redistest.OverTCP, redistest.Args("--repl-diskless-sync-delay", "0"))
+			master, other := servers[0], servers[1]
+			replicate := func(from, to *redistest.Server) {
+				host, port, err := net.SplitHostPort(to.TCPAddr())
+				require.NoError(t, err)
+				_, err = from.Do("REPLICAOF", host, port)
+				require.NoError(t, err)
+				require.Eventually(t, func() bool {
+					info, err := from.Do("INFO", "replication")
+					text, _ := info.(string)
+					return err == nil && strings.Contains(text, "master_link_status:up")
+				}, 10*time.Second, time.Millisecond)
+				time.Sleep(stay)
+				_, err = from.Do("REPLICAOF", "NO", "ONE")
+				require.NoError(t, err)
+			}
+			config := Config{Nodes: Nodes(master.URL()), MaxTTL: ttl}
+			_, err := Init(t.Context(), config)
+			require.NoError(t, err)
+			replicate(other, master)
+			var clients [2]*Client
+			for i := range clients {
+				clients[i], err = New(t.Context(), config)
+				require.NoError(t, err)
+				defer closeNow(t, clients[i])
+				require.NoError(t, clients[i].Ready(t.Context()))
+			}
+			time.Sleep(pure.LookRarely + time.Second) // until looks are rare
+
+			lock, err := clients[0].Acquire(t.Context(), "r", ttl)
+			require.NoError(t, err)
+			replicate(master, other)
+			_, err = clients[1].TryAcquire(t.Context(), "r", ttl)
+			if lock.Validity() > 0 {
+				require.ErrorIs(t, err, ErrNoQuorum)
+			}
+		})
+	}
 }

@@ -413,3 +413,24 @@ func (r *referee) violated(format string, args ...any) {
 	r.violations = append(r.violations, fmt.Sprintf(format, args...))
 	r.stop()
 }
+
+// contestTTL is the longest TTL in a contest.
+const contestTTL = 150 * ms
+
+// time returns the length of the contest: with quarantined nodes, fewer grants
+// come in the same time.
+func (c contest) time() time.Duration {
+	if c.restarts {
+		return 3 * contestTime
+	}
+	return contestTime
+}
+
+// forget restarts one node after another, at a rate that leaves a quorum some
+// time without a quarantined node.
+func (c contest) forget(ctx context.Context, m *memory) {
+	random := rand.New(rand.NewPCG(c.seed, 1<<33))
+	for sleep(ctx, contestTTL+spanOf(random, 2*contestTTL), nil) == nil {
+		m.nodes[random.IntN(c.nodes)].Restart()
+	}
+}

@@ -140,6 +140,35 @@ func (m *memory) wires(tb testing.TB) *redistest.Network {
 	return own
 }
 
+// realClient returns a patient client of real servers, all of which are up: on a
+// busy machine a vote may come late. It is forgetful, unless a change says so.
+func realClient(tb testing.TB, servers []*redistest.Server, changes ...func(*Config)) *Client {
+	tb.Helper()
+	config := Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Forgetful: true}
+	for _, change := range changes {
+		change(&config)
+	}
+	if !config.Forgetful {
+		_, err := Init(tb.Context(), config)
+		require.NoError(tb, err)
+	}
+	c, err := New(tb.Context(), config)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { closeNow(tb, c) })
+	require.Eventually(tb, func() bool {
+		return !slices.ContainsFunc(c.Nodes(), func(n NodeStatus) bool { return n.State != NodeUp || n.Quarantined })
+	}, 15*time.Second, ms)
+	return c
+}
+
+// portable chooses the way of reading that every system has.
+func portable(is bool) func(*Config) {
+	return func(c *Config) { c.Connect.NetDial = redistest.Portable(is) }
+}
+
+// owns gives a client an owner.
+func owns(owner string) func(*Config) { return func(c *Config) { c.Owner = owner } }
+
 func closeNow(tb testing.TB, c *Client) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -172,38 +172,12 @@ func TestStatsOfRenewals(t *testing.T) {
 	})
 }
 
-// The status of nodes and calls can be encoded as JSON, with errors as text,
-// and contains no secret (R27).
-func TestStatusAsJSON_R27(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		m.link(2).Refuse(true)
-		urls := append([]string{m.url(0, "default:hunter2")}, m.urls()[1:]...)
-		c := m.client(t, Config{Nodes: Nodes(urls...), Prefix: "customer-"})
-		lock := mustAcquire(t, c, "customer-4711", time.Minute)
-		change := NodeChange{Node: 2, State: "down", Err: c.Nodes()[2].Err}
-		for _, v := range []any{c.Nodes(), c.Stats(), change} {
-			text, err := json.Marshal(v)
-			require.NoError(t, err)
-			requireSecret(t, string(text), lock.Token(), "json", v)
-			requireSecret(t, fmt.Sprintf("%+v", v), lock.Token(), "%+v", v)
-		}
-		text, err := json.Marshal(c.Nodes())
-		require.NoError(t, err)
-		var back []map[string]any
-		require.NoError(t, json.Unmarshal(text, &back))
-		require.NotContains(t, back[0], "error")
-		require.Contains(t, back[2]["error"], "refused")
-		require.EqualValues(t, 1, back[0]["counts"].(map[string]any)["dials"])
-		require.EqualValues(t, 2000, back[1]["reply_time_us"])
-	})
-}
-
 // With real servers callers poll for themselves, and the counters of a node add
 // up to its commands.
 func TestStatsOfRealServers(t *testing.T) {
 	servers := redistest.Servers(t, 3, redistest.OverTCP)
-	for _, portable := range []bool{false, true} {
-		c := realClient(t, servers, portable)
+	for _, is := range []bool{false, true} {
+		c := realClient(t, servers, portable(is))
 		const pairs = 50
 		for i := range pairs {
 			lock := mustAcquire(t, c, fmt.Sprint("stats:", i), time.Minute)
@@ -223,24 +197,6 @@ func TestStatsOfRealServers(t *testing.T) {
 			}, 15*time.Second, ms, "%+v", c.Nodes()[i])
 		}
 	}
-}
-
-// realClient returns a patient client of real servers that are all up: on a
-// busy machine a vote may be late.
-func realClient(t *testing.T, servers []*redistest.Server, portable bool) *Client {
-	t.Helper()
-	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Connect: Connect{NetDial: redistest.Portable(portable)}, Forgetful: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { closeNow(t, c) })
-	require.Eventually(t, func() bool {
-		for _, n := range c.Nodes() {
-			if n.State != "up" {
-				return false
-			}
-		}
-		return true
-	}, 15*time.Second, ms)
-	return c
 }
 
 // Holds, losses and waits are counted, and outcomes have one vocabulary: that

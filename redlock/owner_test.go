@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,15 +37,6 @@ func TestOwnerIsPartOfTheValue(t *testing.T) {
 		} {
 			require.Equal(t, x.want, decoded(t, x.got))
 		}
-	}
-}
-
-func TestBadOwners(t *testing.T) {
-	for _, owner := range []string{"a b", "a\n", "\x7f", "é", strings.Repeat("x", 65)} {
-		_, err := New(t.Context(), Config{Nodes: Nodes("redis://a"), Owner: owner})
-		require.ErrorIs(t, err, ErrConfig, "%q", owner)
-		require.ErrorContains(t, err, "Owner")
-		require.NotContains(t, err.Error(), owner)
 	}
 }
 
@@ -251,55 +241,26 @@ func TestTrialOfSetNXGet_R25(t *testing.T) {
 
 // On a real server the trial leaves nothing behind, and a server that knows the
 // form names the holder.
-func TestOwnerOnRealServers(t *testing.T) {
+func TestOwnerOnRealServers_R25(t *testing.T) {
 	servers := redistest.Servers(t, 3)
-	var clients []*Client
-	for _, owner := range []string{"web-1", "web-2"} {
-		c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Forgetful: true, Owner: owner})
-		require.NoError(t, err)
-		t.Cleanup(func() { closeNow(t, c) })
-		require.Eventually(t, func() bool { return ups(c) == 3 }, 15*time.Second, ms)
-		clients = append(clients, c)
-	}
-	for _, s := range servers {
-		n, err := s.Do("DBSIZE")
-		require.NoError(t, err)
-		require.EqualValues(t, 0, n, "the trial's key")
-	}
+	a, b := realClient(t, servers, owns("web-1")), realClient(t, servers, owns("web-2"))
+	n, err := servers[0].Do("DBSIZE")
+	require.NoError(t, err)
+	require.EqualValues(t, 0, n, "the trial's key")
 	_, lacks := servers[0].Do("SET", "x", "a", "NX", "GET", "PX", "1")
-	for range 20 {
-		lock, err := clients[0].TryAcquire(t.Context(), "r", time.Minute)
+	lock, err := a.TryAcquire(t.Context(), "r", time.Minute)
+	require.NoError(t, err)
+	_, err = b.TryAcquire(t.Context(), "r", time.Minute)
+	require.Equal(t, lacks == nil, errors.As(err, new(*HeldError)))
+	require.ErrorIs(t, err, ErrHeld)
+	require.NoError(t, lock.Release(t.Context()))
+	for _, s := range servers[:2] {
+		_, err := s.Do("RPUSH", "r", "x")
 		require.NoError(t, err)
-		_, err = clients[1].TryAcquire(t.Context(), "r", time.Minute)
-		held := (*HeldError)(nil)
-		require.Equal(t, lacks == nil, errors.As(err, &held))
-		require.ErrorIs(t, err, ErrHeld)
-		longer, err := lock.Extend(t.Context(), time.Minute)
-		require.NoError(t, err)
-		require.NoError(t, longer.Release(t.Context()))
 	}
-	if lacks == nil {
-		_, err := servers[0].Do("RPUSH", "r", "x")
-		require.NoError(t, err)
-		_, err = servers[1].Do("RPUSH", "r", "x")
-		require.NoError(t, err)
-		_, err = clients[0].TryAcquire(t.Context(), "r", time.Minute)
-		require.Equal(t, ErrHeld, err, "a key of another type")
-	}
-	for _, n := range clients[0].Nodes() {
-		require.Equal(t, 1, n.Connects)
-		require.Zero(t, n.Counts.Cures)
-	}
-}
-
-// ups returns how many nodes are up.
-func ups(c *Client) (n int) {
-	for _, node := range c.Nodes() {
-		if node.State == "up" {
-			n++
-		}
-	}
-	return n
+	_, err = a.TryAcquire(t.Context(), "r", time.Minute)
+	require.Equal(t, ErrHeld, err, "a key of another type")
+	require.Equal(t, 1, a.Nodes()[0].Connects)
 }
 
 // parsed returns one reply.

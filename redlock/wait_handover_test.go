@@ -797,14 +797,7 @@ func TestTheConfigurationOfHandingOver(t *testing.T) {
 // panic: one holder at a time, and no key is left.
 func TestHandingOverUnderLoad(t *testing.T) {
 	servers := redistest.Servers(t, 3, redistest.OverTCP)
-	var clients []*Client
-	for _, portable := range []bool{false, true} {
-		c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Connect: Connect{NetDial: redistest.Portable(portable)}, Forgetful: true})
-		require.NoError(t, err)
-		t.Cleanup(func() { closeNow(t, c) })
-		require.NoError(t, c.Ready(t.Context()))
-		clients = append(clients, c)
-	}
+	clients := []*Client{realClient(t, servers), realClient(t, servers, portable(true))}
 	stop := time.Now().Add(1500 * ms)
 	var busy [2]hotSpot
 	var wg sync.WaitGroup
