@@ -8,7 +8,6 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock/internal/inside"
-	"github.com/redmux/redmux/redlock/internal/wire"
 )
 
 // What packages admin and election reach of this one.
@@ -39,24 +38,7 @@ func (i interior) Called(ctx context.Context) { i.client.called(ctx) }
 
 func (i interior) Group() *multiplex.Group { return i.client.group }
 
-func (i interior) Settings() inside.Settings {
-	config := i.client.config
-	return inside.Settings{
-		Prefix: config.Prefix, Owner: config.Owner, Nodes: len(config.Nodes), Fenced: config.Fenced,
-		MaxTTL: config.MaxTTL, MinValidity: config.MinValidity,
-		NodeTimeout: config.NodeTimeout, DialTimeout: config.Connect.Timeout,
-	}
-}
-
-func (i interior) Keys(resource string) inside.Keys {
-	key := i.client.config.Prefix + resource
-	return inside.Keys{
-		Lock: key, Fence: key + wire.FenceSuffix,
-		Readers: key + wire.ReadersSuffix, Mark: key + wire.MarkSuffix,
-		Permits: key + wire.PermitsSuffix, Permit: key + wire.PermitSeparator,
-		Queue: key + wire.QueueSuffix, Turn: key + wire.TurnSuffix, Lease: key + wire.LeaseSuffix,
-	}
-}
+func (i interior) Config() any { return *i.client.config }
 
 func (i interior) CheckLock(resource string, ttl time.Duration) error {
 	c := i.client

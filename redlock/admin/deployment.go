@@ -104,7 +104,7 @@ func (o *opening) wait(ctx context.Context) (Deployment, error) {
 		}
 		switch {
 		case err == nil:
-			return Deployment{ID: d.ID, Nodes: d.Nodes, MaxTTL: o.settings.MaxTTL, New: d.Founded}, nil
+			return Deployment{ID: d.ID, Nodes: d.Nodes, MaxTTL: o.config.MaxTTL, New: d.Founded}, nil
 		case ctx.Err() != nil:
 			return Deployment{}, inside.Cancelled(ctx, o.error())
 		case now.Sub(moves) > initStuck, now.Sub(up) > initDown:

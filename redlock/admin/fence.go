@@ -86,7 +86,7 @@ const resetPatience = 4 * time.Second
 
 // awaitEvery waits for all nodes to count.
 func (c *inspector) awaitEvery(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, min(resetPatience, cmp.Or(c.settings.DialTimeout, resetPatience)))
+	limited, cancel := context.WithTimeout(ctx, min(resetPatience, cmp.Or(c.config.Connect.Timeout, resetPatience)))
 	defer cancel()
 	err := c.Group().Complete(limited)
 	var missing *multiplex.UndecidedError
@@ -104,7 +104,7 @@ func (c *inspector) awaitEvery(ctx context.Context) error {
 // giveFloors gives the nodes of a new deployment their floors: the time. So
 // numbers go on rising after a new setup of masters.
 func (c *inspector) giveFloors(ctx context.Context) error {
-	if _, err := c.raiseFloors(ctx, 0, 0); err != nil && c.settings.Fenced {
+	if _, err := c.raiseFloors(ctx, 0, 0); err != nil && c.config.Fenced {
 		return err
 	}
 	return nil
@@ -193,13 +193,13 @@ func fenceError(err error) error {
 
 // lookAtFloors asks each node for its record, its seal and its clock.
 func (c *inspector) lookAtFloors(ctx context.Context) ([]foundFloor, error) {
-	found := make([]foundFloor, c.settings.Nodes)
+	found := make([]foundFloor, len(c.config.Nodes))
 	for i, n := range c.Group().Nodes() {
 		found[i].addr, found[i].run, found[i].record.Floor = n.Addr, pure.ProcessName(n.Server.RunID, n.Server.History), pure.NoFloor
 	}
 	errs := make([]error, len(found))
 	questions := [][]byte{
-		wire.ReadRecord(c.settings.Prefix), resp.AppendCommand(nil, "GET", c.settings.Prefix+wire.SealName), resp.AppendCommand(nil, "TIME"),
+		wire.ReadRecord(c.config.Prefix), resp.AppendCommand(nil, "GET", c.config.Prefix+wire.SealName), resp.AppendCommand(nil, "TIME"),
 	}
 	silent := c.Group().Query(ctx, questions, func(node, question int, v resp.Value) error {
 		f := &found[node]
@@ -236,7 +236,7 @@ func (c *inspector) lookAtFloors(ctx context.Context) ([]foundFloor, error) {
 func (c *inspector) writeFloors(ctx context.Context, found []foundFloor, floor, most int64) (changed bool, err error) {
 	errs := make([]error, len(found))
 	silent := c.Group().QueryEach(ctx, 2, func(node int) [][]byte {
-		write := wire.WriteFloor(c.settings.Prefix, found[node].seal, found[node].run, strconv.FormatInt(floor, 10), strconv.FormatInt(most, 10))
+		write := wire.WriteFloor(c.config.Prefix, found[node].seal, found[node].run, strconv.FormatInt(floor, 10), strconv.FormatInt(most, 10))
 		return [][]byte{loadFloor, write}
 	}, func(node, question int, v resp.Value) error {
 		count, ok := v.Int64()

@@ -16,6 +16,7 @@ import (
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/internal/inside"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -168,7 +169,7 @@ func inspect(ctx context.Context, client *redlock.Client, resource string, parti
 	limited, cancel := c.limit(ctx)
 	defer cancel()
 	errs := c.askFor(limited, &all, participants)
-	missing := multiplex.UndecidedError{Of: c.settings.Nodes}
+	missing := multiplex.UndecidedError{Of: len(c.config.Nodes)}
 	for i, node := range c.Group().Nodes() {
 		if errs[i] != nil {
 			failed := nodeError(errs[i], i, node.Addr, ctx.Err() == nil)
@@ -195,13 +196,13 @@ func inspect(ctx context.Context, client *redlock.Client, resource string, parti
 // An inspector asks the nodes of a client.
 type inspector struct {
 	inside.Client
-	settings inside.Settings
+	config redlock.Config // with its defaults
 }
 
 func inspectorOf(ctx context.Context, client *redlock.Client) *inspector {
 	c := inside.Of(client)
 	c.Called(ctx)
-	return &inspector{c, c.Settings()}
+	return &inspector{c, c.Config().(redlock.Config)}
 }
 
 // limit adds a deadline to a context without one.
@@ -209,7 +210,7 @@ func (c *inspector) limit(ctx context.Context) (context.Context, context.CancelF
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
 	}
-	limit := c.settings.NodeTimeout
+	limit := c.config.NodeTimeout
 	if limit == 0 {
 		limit = inspectTimeout
 	}
@@ -239,19 +240,19 @@ type question struct {
 // askFor asks each node for the key's value and time, and for wanted
 // participants. The answer of a node is valid only with a nil error.
 func (c *inspector) askFor(ctx context.Context, all *Inspection, participants bool) []error {
-	keys := c.Keys(all.Resource)
-	all.Nodes = make([]InspectedNode, c.settings.Nodes)
+	key := c.config.Prefix + all.Resource
+	all.Nodes = make([]InspectedNode, len(c.config.Nodes))
 	questions := []question{
 		lookScript.load(),
-		{resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", keys.Lock), func(node int, v resp.Value) error {
+		{resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", key), func(node int, v resp.Value) error {
 			return all.Nodes[node].readValue(v)
 		}},
-		{resp.AppendCommand(nil, "PTTL", keys.Lock), func(node int, v resp.Value) error {
+		{resp.AppendCommand(nil, "PTTL", key), func(node int, v resp.Value) error {
 			return all.Nodes[node].readTTL(v)
 		}},
 	}
-	if c.settings.Fenced {
-		last := resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", keys.Fence)
+	if c.config.Fenced {
+		last := resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", key+wire.FenceSuffix)
 		questions = append(questions, question{last, func(node int, v resp.Value) error {
 			return all.Nodes[node].readFence(v)
 		}})
@@ -259,7 +260,7 @@ func (c *inspector) askFor(ctx context.Context, all *Inspection, participants bo
 	if !participants {
 		return c.query(ctx, questions)
 	}
-	rolls := rollsOf(&keys, c.settings.Nodes)
+	rolls := rollsOf(key, len(c.config.Nodes))
 	for _, k := range rolls {
 		questions = append(questions, k.script.load(), k.ask(0))
 	}
@@ -279,7 +280,7 @@ func (c *inspector) query(ctx context.Context, questions []question) []error {
 	for i, q := range questions {
 		commands[i] = q.command
 	}
-	refusals := make([]error, c.settings.Nodes)
+	refusals := make([]error, len(c.config.Nodes))
 	errs := c.Group().Query(ctx, commands, func(node, question int, v resp.Value) error {
 		if v.IsError() && !isWrongType(v) {
 			// The node did answer, though with an error (R24).

@@ -13,7 +13,7 @@ import (
 	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
-	"github.com/redmux/redmux/redlock/internal/inside"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -84,8 +84,9 @@ const (
 	ofQueue
 )
 
-// rollsOf returns the kinds of a resource on n nodes, with nothing seen yet.
-func rollsOf(keys *inside.Keys, n int) [3]*rollKind {
+// rollsOf returns the kinds of the resource with a key, on n nodes, with nothing
+// seen yet.
+func rollsOf(key string, n int) [3]*rollKind {
 	of := func(s *script, numbered bool, args ...string) *rollKind {
 		call := append([]string{"EVALSHA", s.digest}, args...)
 		return &rollKind{script: s, numbered: numbered, rolls: make([]roll, n), command: func(skip int) []byte {
@@ -93,9 +94,9 @@ func rollsOf(keys *inside.Keys, n int) [3]*rollKind {
 		}}
 	}
 	return [3]*rollKind{
-		ofReaders: of(&lookReadersScript, false, "2", keys.Readers, keys.Mark),
-		ofPermits: of(&lookPermitsScript, true, "1", keys.Permits, keys.Permit),
-		ofQueue:   of(&lookQueueScript, false, "3", keys.Queue, keys.Lock, keys.Turn, keys.Lease),
+		ofReaders: of(&lookReadersScript, false, "2", key+wire.ReadersSuffix, key+wire.MarkSuffix),
+		ofPermits: of(&lookPermitsScript, true, "1", key+wire.PermitsSuffix, key+wire.PermitSeparator),
+		ofQueue:   of(&lookQueueScript, false, "3", key+wire.QueueSuffix, key, key+wire.TurnSuffix, key+wire.LeaseSuffix),
 	}
 }
 

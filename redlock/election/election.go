@@ -94,7 +94,8 @@ var (
 // redlock.ErrResource and redlock.ErrTTL are returned as by Client.TryAcquire.
 func New(client *redlock.Client, name string, options Options) (*Election, error) {
 	inner := inside.Of(client)
-	options, err := options.check(inner.Settings())
+	config := inner.Config().(redlock.Config)
+	options, err := options.check(&config)
 	if err == nil {
 		err = inner.CheckLock(name, options.TTL)
 	}
@@ -170,7 +171,7 @@ func (e *Election) Name() string {
 const never time.Duration = -1
 
 // check returns the options with their defaults.
-func (o Options) check(client inside.Settings) (Options, error) {
+func (o Options) check(client *redlock.Config) (Options, error) {
 	if o.TTL == 0 {
 		o.TTL = min(defaultTTL, client.MaxTTL)
 	}
@@ -208,7 +209,7 @@ func (e *Election) campaign(
 		}
 		return pauseOfCampaigns(), nil
 	}
-	if left := h.Validity(); left <= 0 || left < e.inner.Settings().MinValidity {
+	if left := h.Validity(); left <= 0 || left < e.inner.Config().(redlock.Config).MinValidity {
 		_ = h.Release(context.WithoutCancel(ctx)) // this goroutine was not scheduled
 		return pauseOfCampaigns(), nil
 	}

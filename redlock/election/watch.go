@@ -65,7 +65,7 @@ func Watch(ctx context.Context, client *redlock.Client, name string) iter.Seq[Le
 	inner.Called(ctx)
 	return func(yield func(Leadership) bool) {
 		group := inner.Group()
-		w := watch{client: client, name: name, done: group.Done(), lookout: group.Lookout([]byte(inner.Keys(name).Lock))}
+		w := watch{client: client, name: name, done: group.Done(), lookout: group.Lookout([]byte(inner.Config().(redlock.Config).Prefix + name))}
 		defer w.stop()
 		for last := (Leadership{}); ; {
 			now, ok := w.look(ctx)

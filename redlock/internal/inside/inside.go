@@ -15,8 +15,8 @@ type Client interface {
 	// Called panics as a method of the client does for a nil context.
 	Called(ctx context.Context)
 	Group() *multiplex.Group
-	Settings() Settings
-	Keys(resource string) Keys
+	// Config returns the redlock.Config, with its defaults.
+	Config() any
 	// CheckLock returns the error of an attempt that cannot be made: for the
 	// resource or the TTL.
 	CheckLock(resource string, ttl time.Duration) error
@@ -31,22 +31,6 @@ type Client interface {
 	Under(ctx context.Context, hold any) bool
 	// ReportLapse reports to the log why Init waits.
 	ReportLapse(left time.Duration)
-}
-
-// Settings are those of redlock.Config, with their defaults.
-type Settings struct {
-	Prefix, Owner                                 string
-	Nodes                                         int
-	Fenced                                        bool
-	MaxTTL, MinValidity, NodeTimeout, DialTimeout time.Duration
-}
-
-// Keys are the keys of a resource, of every kind of lock.
-type Keys struct {
-	Lock, Fence        string
-	Readers, Mark      string
-	Permits, Permit    string // and what each permit's key begins with
-	Queue, Turn, Lease string // and what each lease's key begins with
 }
 
 var (

@@ -22,9 +22,6 @@ var plainTraits = Traits{
 func (*plain) Traits() *Traits     { return &plainTraits }
 func (*plain) Key(name string) Key { return Key{use: Excluding, name: name} }
 
-// PlainKey returns the key of the queue for a plain lock.
-func PlainKey(name string) Key { return Key{use: Excluding, name: name} }
-
 // The commands of the algorithm.
 var (
 	setKind     = &multiplex.ClaimKind{Kind: multiplex.Kind{Judge: wire.JudgeSet}, Undo: releaseKind}
