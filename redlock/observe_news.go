@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -20,23 +21,32 @@ import (
 // for that has changed, or there are new warnings about it. Repeated failures
 // of the same cause are reported once.
 type NodeChange struct {
-	Node int    // index in Config.Nodes
-	Addr string // without credentials
+	Node int    `json:"node"` // index in Config.Nodes
+	Addr string `json:"addr"` // without credentials
 	// State is "up", "down" or "shed"; "refused" for a node that answers but
 	// may not take part (R22); or "quarantined" for an up one with grants that
 	// do not count yet (R23).
-	State string
+	State string `json:"state"`
 	// Cause is the class of what keeps the node from being up: "unreachable",
 	// "peer", "silent", "WRONGPASS" …; see multiplex.Change.
-	Cause string
-	Err   error     // the cause itself; nil if the node came up
-	At    time.Time // when it changed
+	Cause string    `json:"cause,omitempty"`
+	Err   error     `json:"-"`  // the cause itself; nil if the node came up
+	At    time.Time `json:"at"` // when it changed
 	// Warnings lists what should be changed about a node, up all the same. It
 	// is nil without any, or with the same as before.
-	Warnings []string
+	Warnings []string `json:"warnings,omitempty"`
 	// Dropped is how many earlier events were dropped because Logger or Tracer
 	// was too slow.
-	Dropped uint64
+	Dropped uint64 `json:"dropped,omitempty"`
+}
+
+// MarshalJSON returns the change with the names of docs/cli.md.
+func (c NodeChange) MarshalJSON() ([]byte, error) {
+	type plain NodeChange
+	return json.Marshal(struct {
+		Err string `json:"error,omitempty"`
+		plain
+	}{errtext.JSON(c.Err), plain(c)})
 }
 
 const (

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"iter"
 	"math"
@@ -18,26 +19,37 @@ type Stats struct {
 	// Attempts counts the attempts of TryAcquire and Acquire, Extensions the
 	// calls to Extend and the renewals of holds, and Releases the calls to
 	// Release, of locks and of holds.
-	Attempts, Extensions, Releases CallCounts
+	Attempts   CallCounts `json:"attempts"`
+	Extensions CallCounts `json:"extensions"`
+	Releases   CallCounts `json:"releases"`
 	// HandedOver is how many of the granted attempts asked no node, since a
 	// caller of this client handed its lock over (Config.HandOver).
-	HandedOver uint64
+	HandedOver uint64 `json:"handed_over"`
 	// Renumbered is how many attempts asked the nodes a second time, since
 	// their first fencing number was too low (Config.Fenced).
-	Renumbered uint64
-	Holds      int    // that are not released at this moment
-	Lost       uint64 // holds that were lost
+	Renumbered uint64 `json:"renumbered"`
+	Holds      int    `json:"holds"` // that are not released at this moment
+	Lost       uint64 `json:"lost"`  // holds that were lost
 	// Waits has the times of all calls to Acquire, Hold and Do until they had
 	// the lock or gave up.
-	Waits Histogram
+	Waits Histogram `json:"waits"`
 	// QuorumTime is the smoothed time of an attempt to its quorum of grants, and
 	// Quorum has the times of all attempts.
-	QuorumTime time.Duration
-	Quorum     Histogram
+	QuorumTime time.Duration `json:"-"`
+	Quorum     Histogram     `json:"quorum"`
 	// ReleaseForm is the command that releases locks: "DELEX" or "DELIFEQ" while
 	// every node that is up supports it, otherwise "script" (R25).
-	ReleaseForm string
-	Polling     bool // callers read their own replies where they can
+	ReleaseForm string `json:"release_form"`
+	Polling     bool   `json:"polling"` // callers read their own replies where they can
+}
+
+// MarshalJSON returns the numbers with the names of docs/cli.md.
+func (s Stats) MarshalJSON() ([]byte, error) {
+	type plain Stats
+	return json.Marshal(struct {
+		QuorumTime float64 `json:"quorum_time_us"`
+		plain
+	}{micros(s.QuorumTime), plain(s)})
 }
 
 // CallCounts counts calls by outcome (R12).

@@ -37,3 +37,12 @@ func Escapes(name string, i int, r rune) bool {
 	_, size := utf8.DecodeRuneInString(name[i:])
 	return size == 1
 }
+
+// JSON returns the text of an error for a JSON form, since an error has no
+// fields: without the name of the package that made it, and "" for nil.
+func JSON(err error) string {
+	if err == nil {
+		return ""
+	}
+	return Name(Text(err))
+}

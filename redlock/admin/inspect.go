@@ -24,80 +24,80 @@ import (
 // nothing: the answers may be outdated, and only a lock is a promise. It is for
 // people and dashboards, and has a JSON form.
 type Inspection struct {
-	Resource string    // without the prefix
-	State    LockState // what a quorum says
+	Resource string    `json:"-"`     // without the prefix
+	State    LockState `json:"state"` // what a quorum says
 	// Holder is the fingerprint of a quorum's token in StateHeld, otherwise "".
 	// Compare it with redlock.Token.Fingerprint, or with the Holder of another
 	// inspection. The token itself is never shown (R27).
-	Holder string
+	Holder string `json:"holder,omitempty"`
 	// Owner is the redlock.Config.Owner of the holder, "" without one or if
 	// unknown.
-	Owner string
+	Owner string `json:"owner,omitempty"`
 	// Fence is the fencing number of the holder's lock, as redlock.Lock.Fence
 	// has it, for two clients with redlock.Config.Fenced: the least of those on
 	// the nodes with the holder's key. Otherwise it is 0.
-	Fence uint64
+	Fence uint64 `json:"fence,omitempty"`
 	// TTL is how long a quorum keeps the holder's key without renewal: the
 	// quorum-th largest of the remaining times on all nodes with the key, or
 	// NoExpiry if it never expires on a quorum. The holder's validity is
 	// shorter (R4).
-	TTL time.Duration
+	TTL time.Duration `json:"-"`
 	// Agree is how many nodes agree with State: those with the holder's key, or
 	// with none; in StateShared, those with the commonest reader or permit. It
 	// is zero in StateUnclear.
-	Agree int
+	Agree int `json:"agree"`
 	// Readers are those of a read/write lock (redlock.Client.RW): first those
 	// of a quorum, and of these the one that stays longest. The writer is the
 	// Holder.
-	Readers []Participant
+	Readers []Participant `json:"readers,omitempty"`
 	// WriterWaits reports that a writer waits for the readers, and a quorum
 	// lets no new one in.
-	WriterWaits bool
+	WriterWaits bool `json:"writer_waits,omitempty"`
 	// Permits is how many permits the semaphore has (redlock.Client.Semaphore)
 	// by the records of a quorum, or of fewer nodes if only they have one: the
 	// least number that counts. Without any it is 0.
-	Permits int
+	Permits int `json:"permits,omitempty"`
 	// FreePermits is how many of them an attempt could get now: a quorum has no
 	// key for them.
-	FreePermits int
+	FreePermits int `json:"-"`
 	// PermitsHeld are the permits with keys, in the order of their numbers.
 	// Those of a quorum are held. There may be two with one number, and numbers
 	// of Permits or more where clients differ.
-	PermitsHeld []Participant
+	PermitsHeld []Participant `json:"permits_held,omitempty"`
 	// Queue are the waiting callers of a fair lock (redlock.Client.Fair), the
 	// next one first. The Holder is not among them.
-	Queue []Participant
+	Queue []Participant `json:"queue,omitempty"`
 	// Cut reports that a node may have more than MaxParticipants of one of
 	// these.
-	Cut bool
+	Cut bool `json:"cut,omitempty"`
 	// Nodes are the answers, in the order of redlock.Config.Nodes.
-	Nodes []InspectedNode
+	Nodes []InspectedNode `json:"nodes"`
 }
 
 // An InspectedNode is what one node answered about a resource.
 type InspectedNode struct {
-	Addr string // without credentials
+	Addr string `json:"addr"` // without credentials
 	// Holder is the fingerprint of the token in the key's value, or of the
 	// whole value of no lock; "" without a key or for a key without a string.
-	Holder string
+	Holder string `json:"holder,omitempty"`
 	// Owner is the label in the value: see redlock.Config.Owner. It is ""
 	// without one, or for a value of another form.
-	Owner string
+	Owner string `json:"owner,omitempty"`
 	// Fence is the node's last granted fencing number for the resource, for a
 	// client with redlock.Config.Fenced and a node with a number and a key;
 	// otherwise 0.
-	Fence uint64
+	Fence uint64 `json:"fence,omitempty"`
 	// Foreign reports a key that holds no string. Before its removal, this node
 	// cannot grant a lock.
-	Foreign bool
+	Foreign bool `json:"foreign,omitempty"`
 	// TTL is the time until the key expires. It is NoExpiry for a key without
 	// expiry, set by hand and no lock.
-	TTL time.Duration
+	TTL time.Duration `json:"-"`
 	// Permits is how many permits the semaphore has by the node's record, 0
 	// without a number that counts.
-	Permits int
+	Permits int `json:"permits,omitempty"`
 	// Err is why there is no answer; otherwise nil.
-	Err error
+	Err error `json:"-"`
 }
 
 // NoExpiry is the TTL of a key that never expires.

@@ -22,21 +22,21 @@ import (
 type Participant struct {
 	// Holder is the fingerprint of the token, as in Inspection. A waiter has no
 	// token yet: this identifies its call during the wait.
-	Holder string
+	Holder string `json:"holder"`
 	// Owner is the redlock.Config.Owner of the client, "" without one, or for a
 	// waiter.
-	Owner string
+	Owner string `json:"owner,omitempty"`
 	// Number is that of the permit, from 0 on; or the place in the list, from 1
 	// on.
-	Number int
+	Number int `json:"number"`
 	// TTL is how long a quorum keeps the participant without renewal, as in
 	// Inspection. Below a quorum, it is how long one node does. A waiter renews
 	// its place several times a second.
-	TTL time.Duration
+	TTL time.Duration `json:"-"`
 	// Nodes are the indices in Inspection.Nodes of the nodes with it. Below a
 	// quorum, the participant is coming or leaving, or a remain of a failed
 	// attempt.
-	Nodes []int
+	Nodes []int `json:"nodes"`
 }
 
 // MaxParticipants is the most readers, permits and waiters, of each, that an
