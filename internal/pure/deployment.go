@@ -1,6 +1,7 @@
 package pure
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,14 +89,23 @@ type attempt struct {
 	stage Verb // Propose, Lock or Confirm; Nothing if there is no attempt
 	who   Identity
 	begun time.Duration
-	asked uint16        // nodes that the stage's order was sent to
-	yes   uint16        // those of them that confirmed it
+	asked Set           // nodes that the stage's order was sent to
+	yes   Set           // those of them that confirmed it
 	no    bool          // a node refused it
 	lost  bool          // a node will not answer
 	debut bool          // no node had a seal of any form
 	pause time.Duration // the earliest time for another attempt
 	delay time.Duration // the length of the last pause
 }
+
+// has reports whether an order is one of the attempt's present stage.
+func (a *attempt) has(o Order) bool { return o.Identity == a.who && o.Verb == a.stage }
+
+// known reports whether the node is up, and was looked at since.
+func (n *nodeView) known() bool { return n.up && n.looked }
+
+// ready reports whether the node can be sent an order outside of an opening.
+func (n *nodeView) ready() bool { return n.known() && !n.pending && !n.failed }
 
 // NewDeployment returns the Deployment of nodes with these addresses, of which
 // nothing is known.
@@ -162,7 +172,7 @@ func (d *Deployment) Part(node int) {
 	n := &d.nodes[node]
 	n.up, n.looked, n.pending, n.failed, n.outdated = false, false, false, false, false
 	// A node that accepted the proposal must still be locked.
-	if o := &d.opening; o.asked>>node&1 == 1 && (o.stage == Propose || o.yes>>node&1 == 0) {
+	if o := &d.opening; o.asked.Has(node) && (o.stage == Propose || !o.yes.Has(node)) {
 		o.lost = true
 	}
 }
@@ -192,14 +202,13 @@ func (d *Deployment) Sight(node int, s Sighting, asked, now time.Duration) {
 func (d *Deployment) Answer(node int, o Order, done bool) {
 	n := &d.nodes[node]
 	n.outdated = n.outdated || !done
-	if mine := &d.opening; o.Identity == mine.who && o.Verb == mine.stage {
-		if done {
-			mine.yes |= 1 << node
-		} else {
-			mine.no = true
-		}
-	} else {
+	switch mine := &d.opening; {
+	case !mine.has(o):
 		n.pending = false
+	case done:
+		mine.yes = mine.yes.Add(node)
+	default:
+		mine.no = true
 	}
 	if done {
 		n.other = Other{}
@@ -238,12 +247,12 @@ func (d *Deployment) belong(id string) {
 // deployment with one database. The order is tried again later.
 func (d *Deployment) Elsewhere(node int, o Order, text string) error {
 	number, rest, _ := strings.Cut(text, " ")
-	db, err := strconv.Atoi(number)
+	db, err := strconv.ParseUint(number, 10, 31)
 	who, rest, err2 := parseIdentity(rest, "")
-	if err != nil || err2 != nil || rest != "" || db < 0 {
+	if err != nil || err2 != nil || rest != "" {
 		return errSeal
 	}
-	d.nodes[node].other = Other{db, who}
+	d.nodes[node].other = Other{int(db), who}
 	if o.Verb == Propose {
 		d.Answer(node, o, false)
 	} else {
@@ -265,7 +274,7 @@ func (d *Deployment) Other() (node int, other Other, ok bool) {
 // Drop records that a node could not carry out an order for a temporary reason.
 func (d *Deployment) Drop(node int, o Order) {
 	d.nodes[node].pending, d.nodes[node].failed = false, true
-	if mine := &d.opening; o.Identity == mine.who && o.Verb == mine.stage {
+	if mine := &d.opening; mine.has(o) {
 		mine.lost = true
 	}
 }
@@ -295,14 +304,15 @@ func (d *Deployment) identity(node int) Identity {
 	return who
 }
 
-func (d *Deployment) replaces(who Identity) bool {
-	for _, id := range d.Replaces {
-		if id == who.ID {
-			return true
-		}
-	}
-	return false
+// shows reports whether this connection's look has found this deployment.
+func (d *Deployment) shows(node int, who Identity) bool {
+	return d.nodes[node].looked && d.identity(node) == who
 }
+
+func (d *Deployment) replaces(who Identity) bool { return slices.Contains(d.Replaces, who.ID) }
+
+// void reports whether an identity is none, or replaced.
+func (d *Deployment) void(who Identity) bool { return who == (Identity{}) || d.replaces(who) }
 
 // Rivals returns two nodes that belong to different deployments. For a
 // deployment of another size than this client's, it returns the same node
@@ -373,7 +383,7 @@ func (d *Deployment) RivalsAsked() time.Duration {
 // Counts reports whether a node's deployment allows its votes to count.
 func (d *Deployment) Counts(node int) bool {
 	who, bound := d.Identity()
-	return bound && d.nodes[node].looked && d.identity(node) == who
+	return bound && d.shows(node, who)
 }
 
 // A Berth says why a node's votes do not count.
@@ -432,7 +442,7 @@ func (d *Deployment) Renamed(node int) bool {
 // the same deployment as this node.
 func (d *Deployment) Pending(node int) bool {
 	who, bound := d.Identity()
-	return !bound && who != (Identity{}) && d.nodes[node].looked && d.identity(node) == who
+	return !bound && who != (Identity{}) && d.shows(node, who)
 }
 
 // Open reports whether answers under way, to this client or another, will soon

@@ -21,10 +21,10 @@ const (
 	Undo
 )
 
-// An Order is a Verb for some nodes. Bit i of Nodes stands for node i.
+// An Order is a Verb for some nodes.
 type Order struct {
 	Verb     Verb
-	Nodes    uint16
+	Nodes    Set
 	Identity Identity
 }
 
@@ -99,13 +99,13 @@ func (d *Deployment) open(now time.Duration, random func() uint64) Order {
 		}
 	}
 	who := Identity{ID: fmt.Sprintf("%016x%016x", random(), random()), Nodes: len(d.nodes), Members: d.members}
-	d.opening = attempt{stage: Propose, who: who, begun: now, asked: 1 << arbiter, debut: d.Debut(), delay: d.opening.delay}
+	d.opening = attempt{stage: Propose, who: who, begun: now, asked: SetOf(arbiter), debut: d.Debut(), delay: d.opening.delay}
 	return Order{Propose, d.opening.asked, who}
 }
 
 // allFree reports whether all nodes are up, were looked at, and are free.
 func (d *Deployment) allFree() bool {
-	return d.all(func(i int) bool { n := &d.nodes[i]; return n.up && n.looked && d.free(i) && d.Former(i) == "" })
+	return d.all(func(i int) bool { return d.nodes[i].known() && d.free(i) && d.Former(i) == "" })
 }
 
 // Settles returns how long it takes until this client opens the set, for one
@@ -148,25 +148,26 @@ func (d *Deployment) lapsed() (at time.Duration) {
 // others. Otherwise it returns "". If such a node comes back empty, the clients
 // of its former deployment adopt it again.
 func (d *Deployment) Former(node int) string {
-	was := d.nodes[node].lastID
-	if was != d.bound && !strings.Contains(d.earlier, was) && d.nodes[node].lastMembers != d.members && !d.replaces(Identity{ID: was}) {
+	n := &d.nodes[node]
+	switch was := n.lastID; {
+	case was == d.bound, strings.Contains(d.earlier, was), n.lastMembers == d.members, d.replaces(Identity{ID: was}):
+		return ""
+	default:
 		return was
 	}
-	return ""
 }
 
 // free reports whether a node belongs to no deployment and is in no opening,
 // other than replaced ones.
 func (d *Deployment) free(node int) bool {
 	s := d.nodes[node].seen
-	who, opens := s.Identity(), s.Opening.Identity
-	return s.What != SealStrange && (who == Identity{} || d.replaces(who)) && (opens == Identity{} || d.replaces(opens))
+	return s.What != SealStrange && d.void(s.Identity()) && d.void(s.Opening.Identity)
 }
 
 // proceed continues this client's attempt.
 func (d *Deployment) proceed(now time.Duration, random func() uint64) Order {
 	o := &d.opening
-	all := uint16(1)<<len(d.nodes) - 1
+	all := All(len(d.nodes))
 	failed := o.no || o.lost
 	switch o.stage {
 	case Propose:
@@ -175,7 +176,7 @@ func (d *Deployment) proceed(now time.Duration, random func() uint64) Order {
 			return d.abandon(now, random, true)
 		case o.yes != o.asked:
 		case o.asked != all: // the arbiter accepted it
-			rest := all &^ o.asked
+			rest := all.Without(o.asked)
 			o.asked = all
 			return Order{Propose, rest, o.who}
 		default:
@@ -210,7 +211,7 @@ func (d *Deployment) advance(stage Verb) Order {
 	order := Order{stage, o.asked, o.who}
 	for i := range d.nodes {
 		if !d.nodes[i].up {
-			order.Nodes &^= 1 << i
+			order.Nodes = order.Nodes.Without(SetOf(i))
 			o.lost = true
 		}
 	}
@@ -251,9 +252,14 @@ func (d *Deployment) lookAgain(now time.Duration) Order {
 	for i := range d.nodes {
 		if n := &d.nodes[i]; n.up && n.outdated {
 			n.outdated, n.looked = false, false
-			o.Nodes |= 1 << i
+			o.Nodes = o.Nodes.Add(i)
 		}
 	}
+	return o.orNothing()
+}
+
+// orNothing returns the order, or Nothing if it is for no node.
+func (o Order) orNothing() Order {
 	if o.Nodes == 0 {
 		return Order{}
 	}
@@ -264,16 +270,20 @@ func (d *Deployment) lookAgain(now time.Duration) Order {
 // proves that all nodes were locked for it.
 func (d *Deployment) complete(time.Duration) Order {
 	who, _ := d.Identity()
-	o := Order{Confirm, 0, who}
-	for i := range d.nodes {
-		if n := &d.nodes[i]; d.ready(n) && who != (Identity{}) && n.seen.Opening == (Opening{Locked, who}) {
-			o.Nodes |= 1 << i
-		}
-	}
-	if o.Nodes == 0 {
+	if who == (Identity{}) {
 		return Order{}
 	}
-	return o
+	return Order{Confirm, d.locked(Opening{Locked, who}), who}.orNothing()
+}
+
+// locked returns the nodes with an opening that can be sent an order.
+func (d *Deployment) locked(is Opening) (nodes Set) {
+	for i := range d.nodes {
+		if n := &d.nodes[i]; n.ready() && n.seen.Opening == is {
+			nodes = nodes.Add(i)
+		}
+	}
+	return nodes
 }
 
 // adopt gives the identity to members that have lost it. If no node shows it at
@@ -282,24 +292,19 @@ func (d *Deployment) complete(time.Duration) Order {
 // identity.
 func (d *Deployment) adopt(now time.Duration) Order {
 	who, _ := d.Identity()
-	if who == (Identity{}) || d.Founds {
+	if who == (Identity{}) || d.Founds || !d.all(d.agrees) {
 		return Order{}
 	}
-	shown := !d.all(func(i int) bool { return !d.nodes[i].looked || d.identity(i) != who })
+	shown := !d.all(func(i int) bool { return !d.shows(i, who) })
 	o := Order{Adopt, 0, who}
-	if !d.all(d.agrees) {
-		return Order{}
-	}
 	for i := range d.nodes {
-		n := &d.nodes[i]
-		if d.ready(n) && n.seen.Free() && d.knows(who, n) && (shown || now-n.firstLook >= adoptAlone) {
-			o.Nodes |= 1 << i
+		switch n := &d.nodes[i]; {
+		case !n.ready(), !n.seen.Free(), !d.knows(who, n):
+		case shown, now-n.firstLook >= adoptAlone:
+			o.Nodes = o.Nodes.Add(i)
 		}
 	}
-	if o.Nodes == 0 {
-		return Order{}
-	}
-	return o
+	return o.orNothing()
 }
 
 // agrees reports whether a node's seal, if any, has this client's MaxTTL.
@@ -315,20 +320,15 @@ func (d *Deployment) agrees(node int) bool {
 // sent only once all proposals were accepted: revive removes them.
 func (d *Deployment) revive(now time.Duration) Order {
 	for i := range d.nodes {
-		left := d.nodes[i].seen.Opening
-		if left.Stage != Locked || !d.ready(&d.nodes[i]) || now-d.nodes[i].changed < openingDead {
+		n, left := &d.nodes[i], d.nodes[i].seen.Opening
+		if left.Stage != Locked || !n.ready() || now-n.changed < openingDead {
 			continue
 		}
-		var locked uint16
-		for j := range d.nodes {
-			if d.ready(&d.nodes[j]) && d.nodes[j].seen.Opening == left {
-				locked |= 1 << j
-			}
-		}
+		locked := d.locked(left)
 		switch {
-		case left.Identity.Nodes == len(d.nodes) && d.all(func(j int) bool { return d.identity(j) == left.Identity || locked>>j&1 == 1 }):
+		case left.Identity.Nodes == len(d.nodes) && d.all(func(j int) bool { return d.identity(j) == left.Identity || locked.Has(j) }):
 			return Order{Confirm, locked, left.Identity}
-		case d.dead(left.Identity, d.nodes[i].changed):
+		case d.dead(left.Identity, n.changed):
 			return Order{Undo, locked, left.Identity}
 		}
 	}
@@ -343,18 +343,16 @@ func (d *Deployment) dead(who Identity, locked time.Duration) bool {
 	lacking := false
 	for i := range d.nodes {
 		n := &d.nodes[i]
-		shows := d.identity(i)
-		if shows == who {
+		switch shows := d.identity(i); {
+		case shows == who:
 			return false
+		case !n.ready(), n.asked <= locked, n.seen.Opening.Identity == who:
+		case who.Members == d.members, shows != (Identity{}) && who.Lists(n.name):
+			lacking = true
 		}
-		member := who.Members == d.members || who.Lists(n.name) && shows != (Identity{})
-		lacking = lacking || member && d.ready(n) && n.asked > locked && n.seen.Opening.Identity != who
 	}
 	return lacking
 }
-
-// ready reports whether a node can be sent an order outside of an opening.
-func (d *Deployment) ready(n *nodeView) bool { return n.up && n.looked && !n.pending && !n.failed }
 
 // all reports whether a condition holds for every node.
 func (d *Deployment) all(is func(node int) bool) bool {
@@ -367,9 +365,9 @@ func (d *Deployment) all(is func(node int) bool) bool {
 }
 
 // each calls a function for some nodes.
-func (d *Deployment) each(nodes uint16, do func(*nodeView)) {
+func (d *Deployment) each(nodes Set, do func(*nodeView)) {
 	for i := range d.nodes {
-		if nodes>>i&1 == 1 {
+		if nodes.Has(i) {
 			do(&d.nodes[i])
 		}
 	}

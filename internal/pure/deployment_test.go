@@ -50,7 +50,7 @@ func (c *deployer) next() []Order {
 }
 
 // one returns the next order, which must be the only one.
-func (c *deployer) one(verb Verb, nodes uint16) Order {
+func (c *deployer) one(verb Verb, nodes Set) Order {
 	c.t.Helper()
 	all := c.next()
 	require.Len(c.t, all, 1, "%v", all)
@@ -64,7 +64,7 @@ func (c *deployer) none() { c.t.Helper(); require.Empty(c.t, c.next()) }
 // answers is the same answer of several nodes.
 func (c *deployer) answers(o Order, done bool) {
 	for i := range 3 {
-		if o.Nodes>>i&1 == 1 {
+		if o.Nodes.Has(i) {
 			c.Answer(i, o, done)
 		}
 	}
@@ -120,8 +120,9 @@ func TestOpening_R30(t *testing.T) {
 	c := deploys(t)
 	last := c.proposes()
 	c.none()
+	assert.Equal(t, c.now+openWithin, c.Wait(c.now))
 	for i := range 3 {
-		if last.Nodes>>i&1 == 1 {
+		if last.Nodes.Has(i) {
 			c.none()
 			c.Answer(i, last, true)
 		}
@@ -210,7 +211,7 @@ func TestRefusedProposal_R30(t *testing.T) {
 			c.passes(wait - 1)
 			c.none()
 			c.passes(1)
-			var up uint16
+			var up Set
 			for i := range 3 {
 				if c.nodes[i].up {
 					up |= 1 << i
@@ -396,7 +397,7 @@ func TestRevive_R30(t *testing.T) {
 	for name, arranged := range map[string]struct {
 		does  func(c *deployer, who Identity)
 		verb  Verb
-		nodes uint16
+		nodes Set
 	}{
 		"all are locked": {func(c *deployer, who Identity) { c.sees(1, lockOf(who)); c.sees(2, lockOf(who)) }, Confirm, 0b111},
 		"one is free":    {func(c *deployer, who Identity) { c.sees(1, lockOf(who)) }, Undo, 0b011},
@@ -880,4 +881,29 @@ func TestFormerDeploymentOfTheSameSet_R30(t *testing.T) {
 	c.sees(2, Sighting{What: SealAbsent})
 	assert.NotEmpty(t, c.Former(2), "it is another set's")
 	c.none()
+}
+
+// A client that only remembers the deployment, because no connected node shows
+// it, does not give it to an emptied node at once: the set may have been lost
+// and opened anew while the client was away.
+func TestRememberedDeploymentWaits_R30(t *testing.T) {
+	for _, another := range []bool{false, true} { // another node shows it
+		c := deploys(t)
+		for i := range 3 {
+			c.sees(i, sealOf(c.another()))
+			c.Part(i)
+		}
+		c.Join(0)
+		c.sees(0, Sighting{What: SealAbsent})
+		c.none()
+		c.passes(adoptAlone - 1)
+		c.none()
+		if another {
+			c.Join(1)
+			c.sees(1, sealOf(c.another()))
+		} else {
+			c.passes(1)
+		}
+		assert.Equal(t, c.another(), c.one(Adopt, 0b001).Identity)
+	}
 }

@@ -1,7 +1,6 @@
 package pure
 
-// The votes of quarantined nodes (R10, R23). In a set of nodes, bit i stands
-// for node i.
+// The votes of quarantined nodes (R10, R23).
 
 // Void returns the quarantined nodes with grants that do not count: for a claim
 // all of them, for an extension the doubted ones. Those were also quarantined
@@ -9,7 +8,7 @@ package pure
 // client before that. That client may still wait for the last vote of its
 // quorum. A key older than the quarantine proves that the node has forgotten
 // nothing since.
-func Void[S ~uint16](claim bool, quarantined, doubted S) S {
+func Void(claim bool, quarantined, doubted Set) Set {
 	if claim {
 		return quarantined
 	}
@@ -19,8 +18,8 @@ func Void[S ~uint16](claim bool, quarantined, doubted S) S {
 // RestoredCounts reports whether a key that a node set again is a grant
 // (healing). It is none on a node in quarantine, now or at the time of the
 // command's place: that may have forgotten another client's lock.
-func RestoredCounts[S ~uint16](node int, discounted, quarantined S) bool {
-	return (discounted|quarantined)>>uint(node)&1 == 0
+func RestoredCounts(node int, discounted, quarantined Set) bool {
+	return !(discounted | quarantined).Has(node)
 }
 
 // DoubtRenewal returns a hold's doubted nodes after a renewal was sent, and
@@ -28,7 +27,7 @@ func RestoredCounts[S ~uint16](node int, discounted, quarantined S) bool {
 // quarantined is no longer doubted. On a quarantined node a healing renewal may
 // set the key again. The node is doubted until it answers that the key was
 // there.
-func DoubtRenewal[S ~uint16](doubted, sent, quarantined S, heals bool) (after, unsure S) {
+func DoubtRenewal(doubted, sent, quarantined Set, heals bool) (after, unsure Set) {
 	doubted &^= sent &^ quarantined
 	if heals {
 		unsure = quarantined &^ doubted
@@ -39,4 +38,4 @@ func DoubtRenewal[S ~uint16](doubted, sent, quarantined S, heals bool) (after, u
 // DoubtGranted returns a hold's doubted nodes after the outcome of a renewal.
 // The nodes that granted it had the key, so the key is older than their
 // quarantine.
-func DoubtGranted[S ~uint16](doubted, unsure, granted S) S { return doubted &^ (unsure & granted) }
+func DoubtGranted(doubted, unsure, granted Set) Set { return doubted &^ (unsure & granted) }

@@ -3,7 +3,6 @@ package pure
 import (
 	"errors"
 	"strconv"
-	"strings"
 )
 
 // A Record is what a node remembers of the fencing numbers that it granted, for
@@ -46,8 +45,17 @@ func (r Record) High() int64 { return max(r.Cur, r.Prev, r.Floor, 0) }
 // A replica's coming or leaving changes the name and no number. After a
 // promotion, the record may have come by replication, from a server that lags.
 func (r Record) Floored(process string, durable bool) bool {
-	kept := r.Run == process || runOf(r.Run) == runOf(process) && !promoted(process)
-	return r.Floor != NoFloor && (process != "" && kept || durable && survives(r.Run, process))
+	switch {
+	case r.Floor == NoFloor:
+		return false
+	case durable && survives(r.Run, process):
+		return true
+	case process == "":
+		return false
+	case promoted(process):
+		return r.Run == process
+	}
+	return runOf(r.Run) == runOf(process)
 }
 
 // errRecord is returned for a value that is no record, or of an unknown
@@ -56,25 +64,17 @@ var errRecord = errors.New("not a record of fencing numbers")
 
 // ParseRecord reads a record. It accepts only what String returns.
 func ParseRecord(text string) (Record, error) {
-	rest, ok := strings.CutPrefix(text, recordHead+"run_id=")
-	run, rest, ok1 := strings.Cut(rest, " floor=")
-	floor, rest, ok2 := strings.Cut(rest, " period=")
-	period, rest, ok3 := strings.Cut(rest, " cur=")
-	cur, prev, ok4 := strings.Cut(rest, " prev=")
-	r := Record{Run: run, Floor: NoFloor}
-	if !ok || !ok1 || !ok2 || !ok3 || !ok4 || run == "" || strings.ContainsAny(run, " \r\n") {
-		return Record{}, errRecord
+	p := scanner{rest: text}
+	p.skip(recordHead + "run_id=")
+	r := Record{Run: p.word(" floor="), Floor: NoFloor}
+	if floor := p.until(" period="); floor != "-" {
+		r.Floor = p.number(floor, LastNumber)
 	}
-	if floor != "-" && !parseNumber(floor, &r.Floor) ||
-		!parseNumber(period, &r.Period) || !parseNumber(cur, &r.Cur) || !parseNumber(prev, &r.Prev) {
+	r.Period = p.number(p.until(" cur="), LastNumber)
+	r.Cur = p.number(p.until(" prev="), LastNumber)
+	r.Prev = p.number(p.rest, LastNumber)
+	if p.failed {
 		return Record{}, errRecord
 	}
 	return r, nil
-}
-
-// parseNumber reads decimal digits.
-func parseNumber(digits string, to *int64) bool {
-	n, err := strconv.ParseUint(digits, 10, 53)
-	*to = int64(n)
-	return err == nil && digits[0] != '+'
 }

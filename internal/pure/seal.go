@@ -114,36 +114,36 @@ func ParseSeal(text string) (Seal, error) {
 			return Seal{}, err
 		}
 	}
-	rest, ok := strings.CutPrefix(rest, "run_id=")
-	run, rest, ok1 := strings.Cut(rest, " max_ttl_ms=")
-	maxTTL, watched, ok2 := strings.Cut(rest, " watched_ms=")
-	uptime := "0"
-	if !isOld {
-		watched, uptime, _ = strings.Cut(watched, " uptime_ms=")
+	p := scanner{rest: rest}
+	p.skip("run_id=")
+	s.Run = p.word(" max_ttl_ms=")
+	s.MaxTTL = p.milliseconds(p.until(" watched_ms="))
+	p.require(s.MaxTTL > 0)
+	if isOld {
+		s.Watched = p.milliseconds(p.rest)
+		p.require(s.Watched > 0)
+	} else {
+		s.Watched = p.milliseconds(p.until(" uptime_ms="))
+		s.Uptime = p.milliseconds(p.rest)
 	}
-	if !ok || !ok1 || !ok2 || run == "" || strings.ContainsAny(run, " \r\n") {
+	if p.failed {
 		return Seal{}, errSeal
 	}
-	m, err1 := parseMilliseconds(maxTTL)
-	w, err2 := parseMilliseconds(watched)
-	u, err3 := parseMilliseconds(uptime)
-	if err1 != nil || err2 != nil || err3 != nil || m <= 0 || w < 0 || isOld && w == 0 {
-		return Seal{}, errSeal
-	}
-	s.Run, s.MaxTTL, s.Watched, s.Uptime = run, m, w, u
 	return s, nil
 }
 
 // parseIdentity parses the identity behind head, and returns the rest of the
 // text.
 func parseIdentity(text, head string) (who Identity, rest string, err error) {
-	rest, ok := strings.CutPrefix(text, head+"deployment=")
-	id, rest, ok1 := strings.Cut(rest, " nodes=")
-	nodes, rest, ok2 := strings.Cut(rest, " members=")
-	members, rest, _ := strings.Cut(rest, " ")
-	n, err := strconv.Atoi(nodes)
-	who = Identity{id, n, members}
-	if !ok || !ok1 || !ok2 || err != nil || !who.sound() || strconv.Itoa(n) != nodes {
+	p := scanner{rest: text}
+	p.skip(head + "deployment=")
+	who.ID = p.until(" nodes=")
+	nodes := p.until(" members=")
+	who.Members, rest, _ = strings.Cut(p.rest, " ")
+	who.Nodes, _ = strconv.Atoi(nodes)
+	p.require(strconv.Itoa(who.Nodes) == nodes)
+	p.require(who.sound())
+	if p.failed {
 		return Identity{}, "", errSeal
 	}
 	return who, rest, nil
@@ -151,16 +151,20 @@ func parseIdentity(text, head string) (who Identity, rest string, err error) {
 
 // sound reports whether an identity is well-formed.
 func (i Identity) sound() bool {
-	const idDigits, memberDigits = 32, 16
-	if len(i.ID) != idDigits || strings.Trim(i.ID, hexDigits) != "" || i.Nodes < 1 || i.Nodes > mostNodes {
+	if !hasDigits(i.ID, 32, hexDigits) || i.Nodes < 1 || i.Nodes > mostNodes {
 		return false
 	}
 	for m := range strings.SplitSeq(i.Members, ",") {
-		if len(m) != memberDigits || strings.Trim(m, hexDigits) != "" {
+		if !hasDigits(m, 16, hexDigits) {
 			return false
 		}
 	}
 	return strings.Count(i.Members, ",") == i.Nodes-1
+}
+
+// hasDigits reports whether a text consists of n of these digits.
+func hasDigits(text string, n int, digits string) bool {
+	return len(text) == n && strings.Trim(text, digits) == ""
 }
 
 const (
@@ -168,14 +172,48 @@ const (
 	mostNodes = 16 // R1
 )
 
-// parseMilliseconds parses a time of up to a hundred years, so that sums fit in
-// a time.Duration.
-func parseMilliseconds(digits string) (time.Duration, error) {
-	n, err := strconv.ParseUint(digits, 10, 64)
-	if err != nil || n > uint64(LongestTTL.Milliseconds()) || digits[0] == '+' {
-		return 0, errSeal
-	}
-	return time.Duration(n) * time.Millisecond, nil
+// A scanner takes a text apart, field by field. Its first failure stays, so it is
+// asked for at the end.
+type scanner struct {
+	rest   string
+	failed bool
+}
+
+func (s *scanner) require(ok bool) { s.failed = s.failed || !ok }
+
+// skip goes behind a text that must come now.
+func (s *scanner) skip(text string) {
+	rest, ok := strings.CutPrefix(s.rest, text)
+	s.rest = rest
+	s.require(ok)
+}
+
+// until returns the text before a mark, and goes behind the mark.
+func (s *scanner) until(mark string) string {
+	text, rest, ok := strings.Cut(s.rest, mark)
+	s.rest = rest
+	s.require(ok)
+	return text
+}
+
+// word is until for a text that is not empty and has no blanks.
+func (s *scanner) word(mark string) string {
+	word := s.until(mark)
+	s.require(word != "" && !strings.ContainsAny(word, " \r\n"))
+	return word
+}
+
+// number returns the value of decimal digits, which may be at most most.
+func (s *scanner) number(digits string, most int64) int64 {
+	n, err := strconv.ParseUint(digits, 10, 63)
+	s.require(err == nil && int64(n) <= most)
+	return int64(n)
+}
+
+// milliseconds returns a time of up to a hundred years, so that sums fit in a
+// time.Duration.
+func (s *scanner) milliseconds(digits string) time.Duration {
+	return time.Duration(s.number(digits, LongestTTL.Milliseconds())) * time.Millisecond
 }
 
 // A Stage is how far an opening has come on one node.
@@ -245,7 +283,13 @@ type Sighting struct {
 
 // Free reports whether the node belongs to no deployment and is in no opening.
 func (s Sighting) Free() bool {
-	return (s.What == SealAbsent || s.What == SealSeen && s.Seal.Identity == Identity{}) && s.Opening.Stage == NoOpening
+	switch {
+	case s.Opening.Stage != NoOpening:
+		return false
+	case s.What == SealAbsent:
+		return true
+	}
+	return s.What == SealSeen && s.Seal.Identity == Identity{}
 }
 
 // Identity returns the deployment that the node belongs to, or zero for none

@@ -102,7 +102,12 @@ func (t Trust) Meet(run string, now time.Duration) Trust {
 
 // At advances the clock.
 func (t Trust) At(now time.Duration) Trust {
-	t.Trusted = t.Trusted || t.Need == 0 || t.Met && now >= t.counted()+t.Need
+	switch {
+	case t.Need == 0:
+		t.Trusted = true
+	case t.Met && now >= t.counted()+t.Need:
+		t.Trusted = true
+	}
 	return t
 }
 
@@ -179,10 +184,13 @@ func (t Trust) Born() time.Duration {
 // debut that is the start of its process (R29), unless this client has seen it
 // forget its keys.
 func (t Trust) Began(debut bool) time.Duration {
-	if debut && t.Why != WhyVanished && t.Why != WhyDemoted && t.Why != WhyHistory {
-		return t.Born()
+	switch {
+	case !debut:
+		return t.since
+	case t.Why == WhyVanished, t.Why == WhyDemoted, t.Why == WhyHistory:
+		return t.since
 	}
-	return t.since
+	return t.Born()
 }
 
 // Opens applies that this client opens the node's set: all nodes then count as
@@ -274,9 +282,15 @@ func (t Trust) Proved(now time.Duration) bool {
 // to write over a seal that says enough, for a node that is not proved, and
 // over something else in the key. That stays as it is.
 func (t Trust) Renews(s Sighting, maxTTL, now time.Duration) bool {
-	known := s.What == SealSeen && t.Believes(s.Seal)
-	suffices := known && s.Seal.Watched >= t.Need && s.Seal.MaxTTL >= maxTTL
-	return !suffices && s.What != Unreadable && s.What != SealStrange && t.Proved(now)
+	switch s.What {
+	case Unreadable, SealStrange:
+		return false
+	case SealSeen:
+		if t.Believes(s.Seal) && s.Seal.Watched >= t.Need && s.Seal.MaxTTL >= maxTTL {
+			return false
+		}
+	}
+	return t.Proved(now)
 }
 
 // Writes returns the seal to write. It says how long the process was watched if

@@ -17,6 +17,14 @@ type trustStep struct {
 	why     string
 }
 
+func follow(t *testing.T, state Trust, steps []trustStep) {
+	t.Helper()
+	for i, step := range steps {
+		state = step.event(state, step.at)
+		assert.Equal(t, []any{step.trusted, step.left, step.why}, []any{state.Trusted, state.Left(step.at), state.Why}, "step %d", i)
+	}
+}
+
 func metRun(run string) func(Trust, time.Duration) Trust {
 	return func(t Trust, now time.Duration) Trust { return t.Meet(run, now) }
 }
@@ -263,13 +271,7 @@ func TestTrust_R23(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			state := Trust{Need: need}
-			for i, step := range steps {
-				state = step.event(state, step.at)
-				assert.Equal(t, step.trusted, state.Trusted, "step %d", i)
-				assert.Equal(t, step.left, state.Left(step.at), "step %d", i)
-				assert.Equal(t, step.why, state.Why, "step %d", i)
-			}
+			follow(t, Trust{Need: need}, steps)
 		})
 	}
 }
@@ -319,13 +321,7 @@ func TestTrustOfADurableNode_R23_R30(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			state := Trust{Need: need, Durable: true}
-			for i, step := range steps {
-				state = step.event(state, step.at)
-				assert.Equal(t, step.trusted, state.Trusted, "step %d", i)
-				assert.Equal(t, step.left, state.Left(step.at), "step %d", i)
-				assert.Equal(t, step.why, state.Why, "step %d", i)
-			}
+			follow(t, Trust{Need: need, Durable: true}, steps)
 		})
 	}
 	restarted := Trust{Need: need, Durable: true}.Meet("a", 0).Meet("b", 9*s)
@@ -502,4 +498,104 @@ func TestFloorThatCameByReplication_R23(t *testing.T) {
 	assert.True(t, r.Floored("b:j", true))
 	assert.False(t, r.Floored("", false))
 	assert.False(t, Record{Run: "a:h", Floor: NoFloor}.Floored("a:h", true))
+}
+
+// What is watched is a run of the server with one replication history (R23).
+func TestProcessName_R23(t *testing.T) {
+	for name, c := range map[string]struct{ run, history, want string }{
+		"both":                        {"a", "h", "a:h"},
+		"promoted":                    {"a", "j:h:7", "a:j:h:7"},
+		"restarted, with its history": {"b", "h", "b:h"},
+		"the history is not told":     {"a", "", "a"},
+		"a history that is no word":   {"a", "h j", "a"},
+		"the run id may not be asked": {"", "h", ""},
+	} {
+		assert.Equal(t, c.want, ProcessName(c.run, c.history), name)
+	}
+}
+
+// The pauses between looks at the seal of a node that joins at 0: 100 ms,
+// doubling to a second, and 5 s once it is trusted (R23).
+func TestLooks_R23(t *testing.T) {
+	l, now := FirstLooks(0), time.Duration(0)
+	pause := func(trusted bool) time.Duration {
+		before := now
+		now = l.Next
+		l.Plan(trusted, now)
+		return now - before
+	}
+	for _, want := range []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, time.Second, time.Second} {
+		assert.Equal(t, want, pause(false))
+	}
+	pause(true)
+	assert.Equal(t, 5*time.Second, pause(true))
+	assert.Equal(t, 5*time.Second, pause(false))
+	assert.Equal(t, time.Second, pause(false), "it is quarantined again")
+	l.Hasten(now)
+	assert.Equal(t, 100*ms, pause(false))
+}
+
+// Which quarantined nodes' grants do not count (R10, R23): nodes 0 and 1 are
+// quarantined, and were or were not when the key was set.
+func TestVoid_R23(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		claim   bool
+		doubted Set
+		void    Set
+	}{
+		{"a claim", true, 0, 0b0011},
+		{"a claim, whatever the receipt says", true, 0b0001, 0b0011},
+		{"an extension of a key that is older than the quarantine", false, 0, 0},
+		{"an extension of a key that was set in the quarantine of one", false, 0b0001, 0b0001},
+		{"an extension of a key that was set in a quarantine that is over", false, 0b0100, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			assert.Equal(t, c.void, Void(c.claim, 0b0011, c.doubted))
+		})
+	}
+}
+
+// A key that was set again counts only from a node that is not quarantined, nor
+// was.
+func TestRestoredCounts_R10(t *testing.T) {
+	assert.True(t, RestoredCounts(2, 0b0011, 0b1000))
+	assert.False(t, RestoredCounts(0, 0b0011, 0), "it was when the command got its place")
+	assert.False(t, RestoredCounts(3, 0, 0b1000), "it is now")
+}
+
+// What a hold doubts after a renewal, and after its outcome (R10, R23).
+func TestDoubtsOfAHold_R23(t *testing.T) {
+	for _, c := range []struct {
+		name                               string
+		doubted, sent, quarantined         Set
+		heals                              bool
+		after, unsure, granted, thereafter Set
+	}{
+		{name: "nothing to doubt", sent: 0b0111, granted: 0b0111},
+		{
+			name: "a quarantine is over", doubted: 0b0011, sent: 0b0111, quarantined: 0b0001,
+			after: 0b0001, granted: 0b0111, thereafter: 0b0001,
+		},
+		{
+			name: "it is over, and the renewal did not reach the node", doubted: 0b0011, sent: 0b0101, quarantined: 0b0001,
+			after: 0b0011, granted: 0b0101, thereafter: 0b0011,
+		},
+		{
+			name: "a healing renewal may set the key in a quarantine", sent: 0b0111, quarantined: 0b0011, heals: true,
+			after: 0b0011, unsure: 0b0011, granted: 0b0110, thereafter: 0b0001,
+		},
+		{
+			name: "what was doubted before stays so", doubted: 0b0001, sent: 0b0111, quarantined: 0b0001, heals: true,
+			after: 0b0001, granted: 0b0111, thereafter: 0b0001,
+		},
+		{name: "an extension sets nothing", sent: 0b0111, quarantined: 0b0011, granted: 0b0111},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			after, unsure := DoubtRenewal(c.doubted, c.sent, c.quarantined, c.heals)
+			assert.Equal(t, c.after, after)
+			assert.Equal(t, c.unsure, unsure)
+			assert.Equal(t, c.thereafter, DoubtGranted(after, unsure, c.granted))
+		})
+	}
 }

@@ -36,10 +36,8 @@ func SplitValue(value string) (token, owner string, ok bool) {
 		return "", "", false
 	}
 	token, owner = value[:TokenText], value[TokenText+1:]
-	for i := range len(token) {
-		if !inToken(token[i]) {
-			return "", "", false
-		}
+	if !hasDigits(token, TokenText, tokenDigits) {
+		return "", "", false
 	}
 	if !Owner(owner) {
 		return "", "", false // and no part of it reaches an error or a terminal
@@ -47,10 +45,8 @@ func SplitValue(value string) (token, owner string, ok bool) {
 	return token, owner, true
 }
 
-// inToken reports whether a byte is a digit of base64url.
-func inToken(b byte) bool {
-	return 'A' <= b && b <= 'Z' || 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || b == '-' || b == '_'
-}
+// tokenDigits are the digits of base64url.
+const tokenDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 // Fingerprint returns the start of a value's SHA-256: enough to compare two
 // values, and of no use to find a token, which has 160 random bits.
