@@ -2,29 +2,22 @@ package redlock_test
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"net/url"
-	"os"
-	"strings"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/redistest"
-	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 )
 
-// A network fault of one of five connections costs the other four nothing,
-// leaves no key, and is over soon after its end (R5, R8, R16, R26).
-func TestFaultNetworkOfOneNode_R5_R26(t *testing.T) {
-	f := newFleet(t, 5)
+// A fault of one of five nodes, or of the way to it, costs the other four
+// nothing, leaves no key, and is over soon after its end (R5, R8, R16, R26).
+func TestFaultOfOneNode_R5_R26(t *testing.T) {
+	f := newFleet(t, 5, redistest.OverTCP)
 	p := redistest.Proxies(t, f.servers[:1])[0]
 	drip := func(d redistest.Direction) (begin, end func()) {
 		return func() {
@@ -39,22 +32,33 @@ func TestFaultNetworkOfOneNode_R5_R26(t *testing.T) {
 	dripDown, dripDownEnds := drip(redistest.Down)
 	c := f.client(redlock.Config{Nodes: redlock.Nodes(append([]string{p.URL()}, redistest.URLs(f.servers[1:])...)...)})
 	f.allUp(c, inTheEnd)
+	must := func(do func() error) func() {
+		return func() {
+			if err := do(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stopped, killed := f.servers[1], f.servers[2]
 	cases := []struct {
 		name         string
+		node         int // 0 has the proxy
 		begin, end   func()
 		noticed      bool // the connection must die
 		recoversWith time.Duration
 	}{
-		{"silent both ways", func() { p.Pause(redistest.Both) }, func() { p.Resume(redistest.Both) }, true, 500 * time.Millisecond},
-		{"silent up", func() { p.Pause(redistest.Up) }, func() { p.Resume(redistest.Up) }, true, 500 * time.Millisecond},
-		{"silent down", func() { p.Pause(redistest.Down) }, func() { p.Resume(redistest.Down) }, true, 500 * time.Millisecond},
-		{"half-open", p.HalfOpen, func() {}, true, 1200 * time.Millisecond},
-		{"reset", p.Reset, func() {}, true, 1200 * time.Millisecond},
-		{"refused", func() { p.Refuse(true); p.Reset() }, func() { p.Refuse(false) }, true, 1200 * time.Millisecond},
-		{"drip up", dripUp, dripUpEnds, false, 1200 * time.Millisecond},
-		{"drip down", dripDown, dripDownEnds, false, 1200 * time.Millisecond},
-		{"replies split everywhere", func() { p.Chunk(redistest.Down, 1) }, func() { p.Chunk(redistest.Down, 0) }, false, time.Second},
-		{"slow", func() { p.Latency(60*time.Millisecond, 0) }, func() { p.Latency(0, 0) }, false, time.Second},
+		{"stopped", 1, must(stopped.Stop), must(stopped.Continue), true, 200 * time.Millisecond},
+		{"killed, and restarted empty", 2, must(killed.Kill), must(killed.Restart), true, 1200 * time.Millisecond},
+		{"silent both ways", 0, func() { p.Pause(redistest.Both) }, func() { p.Resume(redistest.Both) }, true, 500 * time.Millisecond},
+		{"silent up", 0, func() { p.Pause(redistest.Up) }, func() { p.Resume(redistest.Up) }, true, 500 * time.Millisecond},
+		{"silent down", 0, func() { p.Pause(redistest.Down) }, func() { p.Resume(redistest.Down) }, true, 500 * time.Millisecond},
+		{"half-open", 0, p.HalfOpen, func() {}, true, 1200 * time.Millisecond},
+		{"reset", 0, p.Reset, func() {}, true, 1200 * time.Millisecond},
+		{"refused", 0, func() { p.Refuse(true); p.Reset() }, func() { p.Refuse(false) }, true, 1200 * time.Millisecond},
+		{"drip up", 0, dripUp, dripUpEnds, false, 1200 * time.Millisecond},
+		{"drip down", 0, dripDown, dripDownEnds, false, 1200 * time.Millisecond},
+		{"replies split everywhere", 0, func() { p.Chunk(redistest.Down, 1) }, func() { p.Chunk(redistest.Down, 0) }, false, time.Second},
+		{"slow", 0, func() { p.Latency(60*time.Millisecond, 0) }, func() { p.Latency(0, 0) }, false, time.Second},
 	}
 	for _, tt := range cases {
 		t.Run(tt.name, func(t *testing.T) {
@@ -63,12 +67,12 @@ func TestFaultNetworkOfOneNode_R5_R26(t *testing.T) {
 				l := f.load(c, workload{callers: 16, fresh: true})
 				l.calm()
 				time.Sleep(50 * time.Millisecond)
-				connects := c.Nodes()[0].Connects
+				connects := c.Nodes()[tt.node].Connects
 				tt.begin()
 				begin := l.now()
 				if tt.noticed {
 					eventually(t, inTheEnd, func() error {
-						if n := c.Nodes()[0]; n.State == "up" && n.Connects == connects {
+						if n := c.Nodes()[tt.node]; n.State == "up" && n.Connects == connects {
 							return errors.New("the fault was not noticed")
 						}
 						return nil
@@ -77,7 +81,7 @@ func TestFaultNetworkOfOneNode_R5_R26(t *testing.T) {
 				time.Sleep(150 * time.Millisecond)
 				end := l.now()
 				tt.end()
-				back := f.state(c, 0, inTheEnd, "up")
+				back := f.state(c, tt.node, inTheEnd, "up")
 				l.until(100, inTheEnd)
 				l.end()
 				f.allUp(c, inTheEnd)
@@ -171,148 +175,117 @@ func (f *fleet) cutAfter(d redistest.Direction, n int64) (connects int) {
 	}
 }
 
-// Three nodes over a bad network at once: attempts fail, granted locks are
-// valid, and when it is over everything is as before (R7, R8, R12).
-func TestFaultNetworkOfAMajority_R7_R8(t *testing.T) {
-	f := newFleet(t, 5)
-	proxies := redistest.Proxies(t, f.servers[:3])
-	c := f.client(redlock.Config{Nodes: redlock.Nodes(append(redistest.URLs(f.servers[3:]), redistest.URLs(proxies)...)...)})
-	f.allUp(c, inTheEnd)
-	var inspected atomic.Int64
-	l := f.load(c, workload{callers: 16, fresh: true, inspect: func(lock redlock.Lock) {
-		inspected.Add(1)
-		token := lock.Token()
-		if n := f.on(lock.Resource(), string(token[:])); n < 3 && lock.Validity() > 0 {
-			t.Errorf("a lock that was granted stands on %d of 5 servers", n)
-		}
-	}})
-	for round := range 12 {
-		p := proxies[round%3]
-		switch round % 4 {
-		case 0:
-			for _, p := range proxies { // no quorum during that time
-				p.Pause(redistest.Down)
-				time.AfterFunc(100*time.Millisecond, func() { p.Resume(redistest.Down) })
-			}
-		case 1:
-			p.CutOnce(redistest.Up, int64(3000+round*100))
-		case 2:
-			p.HalfOpen()
-		case 3:
-			p.Latency(30*time.Millisecond, 10*time.Millisecond)
-			time.AfterFunc(150*time.Millisecond, func() { p.Latency(0, 0) })
-		}
-		time.Sleep(80 * time.Millisecond)
+// The bytes of the previous connection arrive after its successor has completed
+// the handshake, fenced, paid and joined: the network held them back, not the
+// server. If CLIENT KILL is forbidden the releases are repeated after 250 ms, 1
+// s, 4 s, … (R8).
+func TestFaultOldBytesArriveAfterTheNewConnection_R8(t *testing.T) {
+	redistest.Alone(t)
+	for name, without := range map[string]string{"fenced": "", "without CLIENT KILL": "+client|kill"} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, 5)
+			leastPrivilege(f, without)
+			proxies := redistest.Proxies(t, f.servers[:1])
+			c := f.client(redlock.Config{
+				Nodes:    redlock.Nodes(append(redistest.URLs(f.servers[1:]), proxies[0].URL())...),
+				Username: "redlock", Password: "secret of the test", Prefix: "lock:",
+			})
+			f.allUp(c, inTheEnd)
+			var slow error
+			nothing := 0
+			bestOf(t, func() error {
+				l := f.load(c, workload{callers: 64, fresh: true})
+				time.Sleep(50 * time.Millisecond)
+				proxies[0].Latency(500*time.Millisecond, 0) // for what is sent now
+				f.state(c, 4, inTheEnd, "shed", "down", "dialing")
+				proxies[0].Latency(0, 0) // for the next connection
+				f.state(c, 4, inTheEnd, "up")
+				l.end()
+				late := false // a SET arrived late, to be undone
+				for begun := time.Now(); time.Since(begun) < 600*time.Millisecond; time.Sleep(2 * time.Millisecond) {
+					late = late || f.orphans(nil) != nil
+				}
+				took := f.noOrphans(inTheEnd)
+				t.Logf("late SETs: %t; no orphan after %v more", late, took)
+				if without == "" { // otherwise its releases are repeated while a late SET can do harm
+					f.allUp(c, inTheEnd)
+				}
+				if took > repeatedWithin {
+					slow = fmt.Errorf("no orphan only after %v more", took)
+					return slow
+				}
+				if without != "" && !late { // this try proves nothing, least of all that an earlier slow one was noise
+					if nothing++; slow != nil || nothing < 4 {
+						return errors.Join(errors.New("no SET came late"), slow)
+					}
+				}
+				return l.fewFail(fewFailures, redlock.ErrNoQuorum)
+			})
+		})
 	}
-	time.Sleep(200 * time.Millisecond)
-	l.end()
-	for _, p := range proxies {
-		p.Cut(redistest.Up, -1)
-	}
-	l.fails(-1, redlock.ErrNoQuorum)
-	f.allUp(c, inTheEnd)
-	f.noOrphans(unprompted)
-	t.Logf("%d grants, %d inspected, %v", l.granted(0, maxLoad*time.Millisecond), inspected.Load(), l.errs)
 }
 
-// A listener at a node's address need not be a node. The error names its
-// protocol, it is dialed rarely, and the other four serve (R16, R26).
-func TestFaultWrongProtocol_R16_R26(t *testing.T) {
-	f := newFleet(t, 4, redistest.OverTCP)
-	secure := redistest.Servers(t, 1, redistest.OverTLS)[0]
-	requests, accepted := new(atomic.Int64), new(atomic.Int64)
-	web := serveHTTP(t, requests, accepted)
-	plain := redistest.Servers(t, 1, redistest.OverTCP)[0].TCPAddr()
-	trust := "&tls_ca_file=" + url.QueryEscape(secure.CAFile())
-	cases := []struct{ name, url, trust, speaks string }{
-		{"HTTP", "redis://" + web, "", "HTTP"},
-		{"HTTP with TLS expected", "rediss://" + web, trust, "HTTP"},
-		{"TLS", "redis://" + secure.TCPAddr(), "", "nothing"},             // the server just hangs up
-		{"RESP with TLS expected", "rediss://" + plain, trust, "silence"}, // it waits for the end of a line
-		{"TLS of an unknown authority", secure.URL(), "", "certificate"},
-	}
-	for _, tt := range cases {
-		t.Run(tt.name, func(t *testing.T) {
-			f := &fleet{t, f.servers}
-			before, begun := accepted.Load(), time.Now()
-			c := f.client(redlock.Config{
-				Nodes:       redlock.Nodes(append(redistest.URLs(f.servers), tt.url+"?dial_timeout=200ms"+tt.trust)...),
-				NodeTimeout: unhurried,
-			})
-			l := f.load(c, workload{callers: 8})
-			time.Sleep(300 * time.Millisecond)
-			n, lasted := accepted.Load()-before, time.Since(begun)
-			l.until(100, inTheEnd)
-			l.end()
-			l.fails(fewFailures, redlock.ErrNoQuorum)
-			eventually(t, inTheEnd, func() error {
-				node := c.Nodes()[4]
-				var peer *conn.PeerError
-				switch {
-				case node.State == "up":
-					t.Error("what is no node is up")
-					return nil
-				case !errors.Is(node.Err, multiplex.ErrDown):
-					return fmt.Errorf("the node is %s: %w", node.State, node.Err)
-				case tt.speaks == "certificate":
-					var unknown *tls.CertificateVerificationError
-					if !errors.As(node.Err, &unknown) {
-						return fmt.Errorf("R27: not refused for its certificate: %w", node.Err)
-					}
-				case tt.speaks == "nothing":
-					if !strings.Contains(node.Err.Error(), "before the answer to HELLO") && !errors.As(node.Err, &peer) {
-						return fmt.Errorf("it is not said that the peer hung up: %w", node.Err)
-					}
-				case tt.speaks == "silence":
-					if !errors.Is(node.Err, os.ErrDeadlineExceeded) && !errors.As(node.Err, &peer) {
-						return fmt.Errorf("it is not said that the peer said nothing: %w", node.Err)
-					}
-				case !errors.As(node.Err, &peer) || !strings.Contains(peer.Speaks, tt.speaks):
-					return fmt.Errorf("it is not said that the peer speaks %s: %w", tt.speaks, node.Err)
+// repeatedWithin is how long the second repetition of a release, due after 1.25
+// s, may take. The third comes after 5.25 s.
+var repeatedWithin = min(timingSlack*2*time.Second, unprompted)
+
+// Callers acquire and release one resource each, over and over, some of them
+// impatient, while the segments of three nodes are delayed by varying times: no
+// SET is overtaken by its own release, and no release by the next SET (R8). So
+// no caller is ever refused by its own key, and nothing is left.
+func TestFaultMergedReleasesOverSlowLinks_R8(t *testing.T) {
+	for _, impatient := range []bool{false, true} {
+		t.Run(fmt.Sprint("impatient=", impatient), func(t *testing.T) {
+			f := newFleet(t, 5)
+			proxies := redistest.Proxies(t, f.servers[:3])
+			urls := append(redistest.URLs(proxies), redistest.URLs(f.servers[3:])...)
+			c := f.client(redlock.Config{Nodes: redlock.Nodes(urls...), NodeTimeout: unhurried})
+			f.allUp(c, inTheEnd)
+			w := workload{callers: 48, turns: 1}
+			if impatient {
+				w.context = impatience
+			}
+			l := f.load(c, w)
+			for l.now() < 800*time.Millisecond || l.granted(0, l.now()) < 200 && l.now() < inTheEnd {
+				p := proxies[rand.N(3)]
+				switch rand.N(4) {
+				case 0:
+					p.Pause(redistest.Up)
+					time.Sleep(rand.N(20 * time.Millisecond))
+					p.Resume(redistest.Up)
+				case 1:
+					p.Chunk(redistest.Both, 1+rand.N(200))
+				default:
+					p.Latency(rand.N(10*time.Millisecond), rand.N(10*time.Millisecond))
 				}
-				return nil
-			})
-			t.Log(c.Nodes()[4].Err)
-			// 0.3 s, or what a busy machine makes of it: from then on the
-			// pauses are nearly half a second or more, with two connects after
-			// each.
-			if most := 6 + int64(5*(lasted-300*time.Millisecond).Seconds()); n > most {
-				t.Errorf("R26: %d connects within %v", n, lasted)
+				time.Sleep(rand.N(10 * time.Millisecond))
+			}
+			for _, p := range proxies {
+				p.Latency(0, 0)
+				p.Chunk(redistest.Both, 0)
+			}
+			l.end()
+			allowed := []error{redlock.ErrNoQuorum}
+			if impatient {
+				allowed = append(allowed, context.Canceled)
+			}
+			l.fails(-1, allowed...) // ErrHeld and ErrNotHeld are not allowed
+			f.noOrphans(unprompted)
+			grants := int(l.granted(0, l.now()))
+			if grants < 200 {
+				t.Errorf("only %d grants", grants)
 			}
 		})
 	}
-	if n := requests.Load(); n > 0 {
-		t.Errorf("the web server understood %d requests", n)
-	}
-	f.noOrphans(unprompted)
 }
 
-func serveHTTP(t *testing.T, requests, accepted *atomic.Int64) (addr string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// impatience returns a context that ends within a few milliseconds, for every
+// other attempt.
+func impatience() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if rand.N(2) == 0 {
+		return ctx, cancel
 	}
-	server := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			requests.Add(1)
-			w.WriteHeader(http.StatusTeapot)
-		}),
-		ConnState: func(_ net.Conn, s http.ConnState) {
-			if s == http.StateNew {
-				accepted.Add(1)
-			}
-		},
-		ReadHeaderTimeout: time.Second,
-	}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		_ = server.Serve(l)
-	}()
-	t.Cleanup(func() {
-		_ = server.Close()
-		<-served
-	})
-	return l.Addr().String()
+	timer := time.AfterFunc(1+rand.N(8*time.Millisecond), cancel)
+	return ctx, func() { timer.Stop(); cancel() }
 }

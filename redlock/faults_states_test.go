@@ -18,15 +18,15 @@ import (
 // A ward is the servers under test, and what the switchers need to remember.
 type ward struct {
 	*fleet
-	asked   [5]int            // connections of the test's own
-	names   []string          // keys of the locks that the test holds or will ask for
-	sides   map[int]*side     // connections that stay open
-	runs    [5]sync.WaitGroup // commands that do not return before the state ends
-	fillers map[string][]byte // files for servers to read, by their program
+	asked   [5]int                  // connections of the test's own
+	names   []string                // keys of the locks that the test holds or will ask for
+	sides   map[int]*redistest.Side // connections that stay open
+	runs    [5]sync.WaitGroup       // commands that do not return before the state ends
+	fillers map[string][]byte       // files for servers to read, by their program
 }
 
 func newWard(f *fleet) *ward {
-	return &ward{fleet: f, sides: make(map[int]*side), fillers: make(map[string][]byte)}
+	return &ward{fleet: f, sides: make(map[int]*redistest.Side), fillers: make(map[string][]byte)}
 }
 
 // A switcher changes the state of one server.
@@ -170,9 +170,8 @@ func reload(w *ward, node int) {
 func filler(w *ward, program string) []byte {
 	w.Helper()
 	other := newWard(&fleet{w.TB, redistest.Servers(w.TB, 1, func(o *redistest.Options) { o.Path = program })})
-	from := newSide(other.fleet, 0)
 	for _, command := range []string{"SELECT 1", "DEBUG POPULATE 5000 filler 1100", "CONFIG SET rdbcompression no", "SAVE"} {
-		from.must(command)
+		other.say(0, command)
 	}
 	file, err := os.ReadFile(other.dump(0))
 	if err != nil {
@@ -188,40 +187,41 @@ func loaded(w *ward, node int) {
 	w.Helper()
 	set("key-load-delay", "0")(w, node)
 	w.runs[node].Wait()
-	s := w.side(node)
-	s.must("SELECT 1")
-	s.must("FLUSHDB")
+	w.say(node, "SELECT 1")
+	w.say(node, "FLUSHDB")
 }
 
-// side returns a connection of the test that stays open.
-func (w *ward) side(node int) *side {
+// say sends a command over a connection of the test that stays open.
+func (w *ward) say(node int, command string) {
 	w.Helper()
-	if w.sides[node] == nil {
+	s := w.sides[node]
+	if s == nil {
 		w.asked[node]++
-		w.sides[node] = newSide(w.fleet, node)
+		s = w.servers[node].Side()
+		w.sides[node] = s
+		w.Cleanup(func() { _ = s.Close() })
 	}
-	return w.sides[node]
+	if _, err := s.Do(strings.Fields(command)...); err != nil {
+		w.Fatalf("server %d: %s: %v", node, command, err)
+	}
 }
 
-// leave closes the connection of the test.
+// leave closes that connection.
 func (w *ward) leave(node int) {
-	if s := w.sides[node]; s != nil {
-		_ = s.conn.Close()
-		delete(w.sides, node)
-	}
+	_ = w.sides[node].Close()
+	delete(w.sides, node)
 }
 
 // fill limits a server to one client, which is the test's.
 func fill(w *ward, node int) {
 	w.Helper()
-	s := w.side(node)
-	s.must("CONFIG SET maxclients 1")
-	s.must("CLIENT KILL TYPE normal SKIPME yes")
+	w.say(node, "CONFIG SET maxclients 1")
+	w.say(node, "CLIENT KILL TYPE normal SKIPME yes")
 }
 
 func empty(w *ward, node int) {
 	w.Helper()
-	w.side(node).must("CONFIG SET maxclients 1000")
+	w.say(node, "CONFIG SET maxclients 1000")
 	w.leave(node)
 }
 

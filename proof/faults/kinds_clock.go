@@ -10,7 +10,7 @@ import (
 // another rate, within the drift factor, and to step back, which makes keys
 // live longer. A step forward is outside of it where a lock was granted by
 // exactly a quorum, and there always are some in a run; redlock's own tests
-// show what comes of it (faults_clock_test.go).
+// show what comes of it (redlock/faults_clients_test.go).
 func clockKinds() []*Kind {
 	kinds := []*Kind{
 		{Name: "clock-rate", About: "the node's clock runs up to 0.9 % fast or slow from now on",

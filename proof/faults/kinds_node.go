@@ -18,9 +18,8 @@ const ms = time.Millisecond
 const mostPatience = 20 * time.Second
 
 // nodeKinds are what can be wrong with a server. redlock's own tests have the
-// same states one by one (faults_states_test.go and faults_matrix_test.go);
-// here they come in any order, under load, while something else is wrong
-// elsewhere.
+// same states one by one (redlock/faults_matrix_test.go); here they come in any
+// order, under load, while something else is wrong elsewhere.
 func nodeKinds() []*Kind {
 	kinds := []*Kind{
 		{Name: "kill", About: "kill -9, then an empty restart",
