@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/stretchr/testify/require"
@@ -131,47 +131,10 @@ func TestAWallClockThatIsSetBack(t *testing.T) {
 	require.LessOrEqual(t, awaitClosed(t, third), wallClock)
 }
 
-// While nothing is held, the keeper does not look at all.
-func TestTheKeeperRestsWhileNothingIsHeld(t *testing.T) {
-	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c, _ := sleepyClient(t, m)
-		var looks atomic.Int64
-		c.keeper.clock = func() instant { looks.Add(1); return readClocks() }
-		require.NoError(t, mustHold(t, c, "r", HoldOptions{}).Release(context.Background()))
-		time.Sleep(time.Second)
-		before := looks.Load()
-		time.Sleep(time.Hour)
-		require.Equal(t, before, looks.Load())
-		synctest.Wait()
-	})
-}
-
 // The machine slept while a caller waited for a lock: the grant may be from
-// before that, so it is given back, and the caller tries again.
-func TestASuspendWhileWaitingForAHold(t *testing.T) {
-	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		other := m.client(t, Config{})
-		held := mustAcquire(t, other, "r", time.Minute)
-		c, s := sleepyClient(t, m)
-		time.AfterFunc(time.Second, func() { s.slept.Store(int64(time.Minute)) })
-		time.AfterFunc(2*time.Second, func() { _ = held.Release(context.Background()) })
-		h, err := c.Hold(context.Background(), "r", HoldOptions{TTL: holdTTL})
-		require.NoError(t, err)
-		require.Greater(t, h.Validity(), holdValidity-3*ms)
-		require.NoError(t, h.Release(context.Background()))
-		time.Sleep(10 * ms)
-		require.Zero(t, m.keys())
-
-		time.AfterFunc(ms, func() { s.slept.Add(int64(time.Minute)) })
-		_, err = c.Lock("r").TryHold(context.Background(), HoldOptions{TTL: holdTTL})
-		require.ErrorIs(t, err, ErrExpired)
-		time.Sleep(10 * ms)
-		require.Zero(t, m.keys())
-	})
-}
-
-// A lock that is given back like this is offered to the next caller that waits
-// here, which would not hear of it otherwise.
+// before that, so it is given back, and the caller tries again. The lock is
+// offered to the next caller that waits here, which would not hear of it
+// otherwise.
 func TestASuspendWhileWaitingForAHoldDelaysNobody(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		other := m.client(t, Config{})
@@ -194,8 +157,15 @@ func TestASuspendWhileWaitingForAHoldDelaysNobody(t *testing.T) {
 		took := w.got(t).Sub(start)
 		require.NoError(t, w.lock.Release(t.Context()))
 		h := <-got
+		require.Greater(t, h.Validity(), holdValidity-3*ms)
 		require.NoError(t, h.Release(t.Context()))
 		require.LessOrEqual(t, took, 10*ms)
+
+		time.AfterFunc(ms, func() { s.slept.Add(int64(time.Minute)) })
+		_, err := c.Lock("r").TryHold(t.Context(), HoldOptions{TTL: holdTTL})
+		require.ErrorIs(t, err, ErrExpired)
+		time.Sleep(10 * ms)
+		require.Zero(t, m.keys())
 	})
 }
 
@@ -206,5 +176,31 @@ func TestSleepIsMeasuredByTheKernel(t *testing.T) {
 	require.GreaterOrEqual(t, first, -time.Millisecond)
 	for range 1000 {
 		require.InDelta(t, first, slept(), float64(clockLeap))
+	}
+}
+
+// clocks returns a reading of both clocks, with the monotonic one advanced by
+// mono and the wall clock by wall. Package time has no function for this, since
+// only a suspend or a step of the clock does it. clocks relies on the layout of
+// time.Time: a word with nanoseconds in its lowest 30 bits and seconds in the
+// next 33, then the monotonic reading.
+func clocks(start time.Time, mono, wall time.Duration) time.Time {
+	type layout struct {
+		wall uint64
+		ext  int64
+	}
+	t := start.Add(wall)
+	(*layout)(unsafe.Pointer(&t)).ext += int64(mono - wall)
+	return t
+}
+
+func TestClocks(t *testing.T) {
+	start := time.Now()
+	for _, c := range []struct{ mono, wall time.Duration }{
+		{0, 0}, {time.Second, time.Second}, {5 * ms, time.Hour}, {time.Hour, -time.Hour}, {0, time.Nanosecond},
+	} {
+		now := clocks(start, c.mono, c.wall)
+		require.Equal(t, c.mono, now.Sub(start), "%+v", c)
+		require.Equal(t, c.wall, now.Round(0).Sub(start.Round(0)), "%+v", c)
 	}
 }
