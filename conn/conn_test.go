@@ -6,12 +6,12 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -34,33 +34,6 @@ func adopt(t testing.TB, nc net.Conn, backlog int) *Conn {
 	return c
 }
 
-func TestBreakWakesFillAndWriter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, peer := pair(t, 0)
-		defer peer.Close()
-		require.NoError(t, c.Send([]byte("no peer reads this"))) // the writer waits forever
-		var filled error
-		var wg sync.WaitGroup
-		wg.Go(func() { filled = c.Fill() })
-		synctest.Wait()
-		require.NoError(t, filled)
-
-		c.Break(errTest)
-		c.Break(io.ErrUnexpectedEOF)
-		wg.Wait()
-		c.output.writer.Wait()
-
-		var e *Error
-		require.ErrorAs(t, filled, &e)
-		assert.Equal(t, Error{Op: "break", Addr: "a:1", Err: errTest}, *e)
-		for _, err := range []error{c.Err(), c.Send([]byte("x")), c.Fill(), c.Fill()} {
-			assert.Equal(t, error(e), err, "the first cause wins")
-		}
-		assert.NoError(t, c.Close())
-		assert.Equal(t, error(e), c.Err())
-	})
-}
-
 func TestBreakFromManyGoroutines(t *testing.T) {
 	c, peer := pair(t, 1<<10)
 	defer peer.Close()
@@ -78,21 +51,6 @@ func TestBreakFromManyGoroutines(t *testing.T) {
 	})
 	assert.Equal(t, c.Fill(), c.Err())
 	wg.Wait()
-}
-
-func TestCloseEndsEverything(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, peer := pair(t, 0)
-		require.NoError(t, c.Send([]byte("x")))
-		require.NoError(t, c.Close())
-		require.NoError(t, c.Close())
-		assert.ErrorIs(t, c.Err(), ErrClosed)
-		assert.ErrorIs(t, c.Send([]byte("x")), ErrClosed)
-		assert.ErrorIs(t, c.Fill(), ErrClosed)
-		_, err := io.ReadAll(peer)
-		assert.NoError(t, err)
-		// synctest fails if the writer is still there.
-	})
 }
 
 // R28: Close returns when the writer has ended, however late its Write notices.
@@ -113,39 +71,6 @@ func TestCloseWaitsForTheWriter(t *testing.T) {
 		require.NoError(t, c.Close())
 		assert.Equal(t, time.Second, time.Since(start))
 	})
-}
-
-// tls.Conn.Close would write an alert, and wait for room for it for five
-// seconds.
-func TestBreakWritesNothing(t *testing.T) {
-	certs := newCertificates(t)
-	for name, end := range map[string]func(c *Conn){
-		"break": func(c *Conn) { c.Break(errTest) },
-		"close": func(c *Conn) { c.Close() },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			network := redistest.NewNetwork()
-			defer network.Close()
-			l := network.Listen("node.test:1")
-			ours, err := network.Dial(t.Context(), "tcp", "node.test:1")
-			require.NoError(t, err)
-			theirs, err := l.Accept()
-			require.NoError(t, err)
-			full := &odd{Conn: ours}
-			client, _ := secured(t, certs, full, theirs)
-			full.write = func([]byte) (int, error) { select {} }
-			c := adopt(t, client, 0)
-			start := time.Now()
-			end(c)
-			assert.Zero(t, time.Since(start), name)
-		})
-	}
-}
-
-func TestBreakWithoutCause(t *testing.T) {
-	c, _ := pair(t, 0)
-	c.Break(nil)
-	assert.ErrorIs(t, c.Err(), ErrClosed)
 }
 
 // R26: memory per node is bounded.
@@ -177,19 +102,6 @@ func TestBacklogShrinks(t *testing.T) {
 		synctest.Wait()
 		assert.Zero(t, c.output.pending.Load())
 		assert.NoError(t, c.Err())
-	})
-}
-
-// No byte is lost, doubled or out of order, and Send does not keep its
-// argument.
-func TestBacklogKeepsOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, peer := pair(t, 0)
-		sent := sendNumbers(t, c, 1<<20)
-		got := make([]byte, len(sent))
-		_, err := io.ReadFull(peer, got)
-		require.NoError(t, err)
-		assert.True(t, string(sent) == string(got))
 	})
 }
 
@@ -226,25 +138,6 @@ func TestNextAfterBreak(t *testing.T) {
 		_, ok, err = c.Next()
 		assert.False(t, ok)
 		assert.ErrorIs(t, err, errTest, "the first cause wins over the parse error")
-	})
-}
-
-func TestNextBreaksOnGarbage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, peer := pair(t, 0)
-		go peer.Write([]byte("hunter2\r\n"))
-		_, ok, err := c.Next()
-		require.False(t, ok || err != nil)
-		require.NoError(t, c.Fill())
-		_, _, err = c.Next()
-		var e *Error
-		var syntax *resp.SyntaxError
-		require.ErrorAs(t, err, &e)
-		assert.ErrorAs(t, err, &syntax)
-		assert.Equal(t, "parse", e.Op)
-		assert.NotContains(t, err.Error(), "hunter2")
-		_, err = peer.Read(make([]byte, 1))
-		assert.ErrorIs(t, err, io.EOF)
 	})
 }
 
@@ -335,35 +228,12 @@ func (o *odd) Write(p []byte) (int, error) {
 	return o.Conn.Write(p)
 }
 
-func TestFillKeepsAnErrorThatCameWithBytes(t *testing.T) {
-	ours, _ := net.Pipe()
-	c := adopt(t, &odd{Conn: ours, read: func(p []byte) (int, error) { return copy(p, "+OK\r\n"), io.EOF }}, 0)
-	require.NoError(t, c.Fill())
-	v, ok, err := c.Next()
-	require.True(t, ok && err == nil && v.IsOK())
-	assert.ErrorIs(t, c.Fill(), io.EOF)
-	assert.ErrorIs(t, c.Err(), io.EOF)
-}
-
 func TestFillLosesPatience(t *testing.T) {
 	ours, _ := net.Pipe()
 	reads := 0
 	c := adopt(t, &odd{Conn: ours, read: func([]byte) (int, error) { reads++; return 0, nil }}, 0)
 	assert.ErrorIs(t, c.Fill(), io.ErrNoProgress)
 	assert.Equal(t, maxEmptyReads, reads)
-}
-
-func TestWriteErrorBreaks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ours, _ := net.Pipe()
-		c := adopt(t, &odd{Conn: ours, write: func([]byte) (int, error) { return 0, errTest }}, 0)
-		require.NoError(t, c.Send([]byte("x")))
-		assert.ErrorIs(t, c.Fill(), errTest)
-		assert.ErrorIs(t, c.Send([]byte("x")), errTest)
-		var e *Error
-		require.ErrorAs(t, c.Err(), &e)
-		assert.Equal(t, "write", e.Op)
-	})
 }
 
 // If a write fails during the handshake, the reply of the node is still read.
@@ -390,8 +260,60 @@ func TestDialFailsAfterAFailedWrite(t *testing.T) {
 	})
 }
 
-func TestUnreadUnknown(t *testing.T) {
-	c, peer := pair(t, 0)
-	go peer.Write([]byte("x"))
-	assert.False(t, c.Unread())
+// The writer is woken for bytes that are already queued. If it were woken
+// before, it might find nothing, and sleep beside them.
+func TestTheWriterIsWokenForWhatIsQueued_R26(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, peer := pair(t, 0)
+		defer peer.Close()
+		synctest.Wait()
+		writers := c.output.wake // the writer sleeps on it
+		c.output.wake = make(chan struct{}, 1)
+		c.mu.Lock() // so nothing can be queued
+		go func() { assert.NoError(t, c.Send([]byte("+x\r\n"))) }()
+		for c.output.pending.Load() == 0 {
+			runtime.Gosched()
+		}
+		for range 1000 { // let Send get as far as it can
+			runtime.Gosched()
+			assert.Empty(t, c.output.wake)
+		}
+		c.mu.Unlock()
+		writers <- <-c.output.wake
+		got := make([]byte, 4)
+		_, err := io.ReadFull(peer, got)
+		require.NoError(t, err)
+		assert.Equal(t, "+x\r\n", string(got))
+	})
+}
+
+// The last reply may come before the writer has returned from its Write. A
+// poller takes a connection only if nothing is left to write.
+func TestExchangeEndsWhenItIsWritten(t *testing.T) {
+	ours, theirs := sockets(t, "tcp")
+	go answer(theirs)
+	c := adopt(t, &odd{Conn: ours, write: func(p []byte) (int, error) {
+		n, err := ours.Write(p)
+		time.Sleep(20 * time.Millisecond)
+		return n, err
+	}}, 0)
+	accept := func(int, resp.Value) error { return nil }
+	for range 3 {
+		require.NoError(t, c.Exchange(t.Context(), []byte("PING\r\n"), 1, accept))
+		assert.Zero(t, c.output.pending.Load())
+	}
+}
+
+// A write that failed during the handshake is never finished; its error is
+// reported when the handshake is over.
+func TestExchangeDoesNotWaitForAWriteThatFailed(t *testing.T) {
+	ours, theirs := sockets(t, "tcp")
+	c := newConn(newLink(&odd{Conn: ours, write: func([]byte) (int, error) { return 0, errTest }}), "a:1", secrets{}, resp.Limits{}, 0)
+	defer c.Close()
+	_, err := theirs.Write([]byte("+OK\r\n"))
+	require.NoError(t, err)
+	atOnce(t, "Exchange", func() {
+		require.NoError(t, c.Exchange(t.Context(), []byte("PING\r\n"), 1, func(int, resp.Value) error { return nil }))
+	})
+	require.True(t, errors.Is(c.opened(), errTest))
 }

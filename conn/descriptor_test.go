@@ -213,48 +213,6 @@ func TestPolledSendStaysBehindTheBacklog_R16(t *testing.T) {
 	}
 }
 
-// A reader stops and resumes many times. Each time that the writer finds no
-// room, it must be woken when there is some.
-func TestPolledWriterIsResumedEachTime(t *testing.T) {
-	for _, network := range []string{"tcp", "unix", "tls"} {
-		c, theirs := narrow(t, network, 32<<20)
-		startPolling(t, c)
-		for round := range 8 {
-			sent := bytes.Repeat([]byte{byte(round)}, 128<<10)
-			require.NoError(t, c.Send(sent))
-			got := make([]byte, len(sent))
-			_ = theirs.SetReadDeadline(time.Now().Add(patience))
-			_, err := io.ReadFull(theirs, got)
-			require.NoError(t, err, "round %d: the writer was left waiting", round)
-			require.True(t, bytes.Equal(sent, got))
-			eventually(t, func() bool { return c.output.pending.Load() == 0 })
-		}
-	}
-}
-
-// R26: the backlog is bounded, and Break and Close free a writer that waits for
-// room.
-func TestPolledBacklogIsBounded(t *testing.T) {
-	for _, network := range []string{"tcp", "unix", "tls"} {
-		c, _ := narrow(t, network, 256<<10)
-		p := startPolling(t, c)
-		var err error
-		most := int64(0)
-		for range 10_000 {
-			if err = c.Send(make([]byte, 4<<10)); err != nil {
-				break
-			}
-			most = max(most, c.output.pending.Load())
-		}
-		assert.ErrorIs(t, err, ErrStalled)
-		// Over TLS, more is queued than is sent: each record has a header and a
-		// tag.
-		assert.Less(t, most, int64(256<<10+4<<10+100), "one Send more than the bound")
-		assert.Greater(t, most, int64(192<<10), "and no less than it may be")
-		freed(t, p, c, ErrStalled)
-	}
-}
-
 // One batch may exceed the bound, however many records TLS makes of it, and
 // also if the end of the batch before is still in the backlog: neither means
 // that the node does not read (R26). That the whole of it stays there does.
@@ -285,27 +243,6 @@ func TestPolledBatchAboveTheBound_R26(t *testing.T) {
 			require.ErrorIs(t, c.Send(make([]byte, 1)), ErrStalled)
 			freed(t, p, c, ErrStalled)
 		})
-	}
-}
-
-func TestPolledWriterIsFreed(t *testing.T) {
-	for _, network := range []string{"tcp", "unix", "tls"} {
-		for name, end := range map[string]func(c *Conn, theirs net.Conn){
-			"Break":    func(c *Conn, _ net.Conn) { c.Break(errTest) },
-			"Shutdown": func(c *Conn, _ net.Conn) { _ = c.Shutdown() },
-			"RST":      func(_ *Conn, theirs net.Conn) { reset(theirs) },
-			"FIN":      func(_ *Conn, theirs net.Conn) { _ = theirs.Close() },
-		} {
-			t.Run(network+"/"+name, func(t *testing.T) {
-				c, theirs := narrow(t, network, 32<<20)
-				p := startPolling(t, c)
-				stuff(t, c)
-				time.Sleep(2 * time.Millisecond) // until the writer waits
-				end(c, theirs)
-				want := map[string]error{"Break": errTest, "Shutdown": ErrClosed}[name]
-				freed(t, p, c, want)
-			})
-		}
 	}
 }
 
@@ -465,7 +402,7 @@ func useToTheEnd(t testing.TB) {
 	if !assert.NoError(t, err) {
 		return
 	}
-	ours, theirs := socketPair(t, []string{"tcp", "unix", "tls"}[rand.IntN(3)])
+	ours, theirs := sockets(t, []string{"tcp", "unix", "tls"}[rand.IntN(3)])
 	c := newConn(newLink(ours), "a:1", secrets{}, resp.Limits{}, 1<<20)
 	assert.NoError(t, c.opened())
 	if !assert.True(t, p.Add(c, 0)) {
@@ -515,25 +452,6 @@ func useToTheEnd(t testing.TB) {
 	users.Wait()
 	_ = theirs.Close()
 	assert.NoError(t, p.Close())
-}
-
-// socketPair returns sockets for many connections. The caller closes them.
-func socketPair(t testing.TB, network string) (ours, theirs net.Conn) {
-	if network == "tls" {
-		return sockets(t, network)
-	}
-	addr := "127.0.0.1:0"
-	if network == "unix" {
-		addr = fmt.Sprintf("@redmux-%d-%d", os.Getpid(), rand.Uint64()) // in no folder
-	}
-	l, err := net.Listen(network, addr)
-	require.NoError(t, err)
-	defer l.Close()
-	ours, err = net.Dial(network, l.Addr().String())
-	require.NoError(t, err)
-	theirs, err = l.Accept()
-	require.NoError(t, err)
-	return ours, theirs
 }
 
 // If the kernel refuses to abort, as it does for this socket of another kind,

@@ -1,12 +1,17 @@
 package conn
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 
+	"github.com/redmux/redmux/internal/errtext"
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -111,4 +116,99 @@ func TestSpeaks(t *testing.T) {
 	} {
 		assert.Equal(t, want, speaks([]byte(first)), first)
 	}
+}
+
+// crypto/tls quotes the names of a certificate as they are, before any
+// authority has vouched for them: what a master says there does not move the
+// cursor of a terminal either.
+func TestNamesOfACertificateArePrintableInErrors(t *testing.T) {
+	const evil = "\x1b]0;evil\x07\x1b[2J\r\n.test"
+	certs := newCertificates(t, evil)
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", certs.server())
+	require.NoError(t, err)
+	defer listener.Close()
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _ = c.(*tls.Conn).Handshake(); _ = c.Close() }()
+		}
+	}()
+	for _, name := range []string{"node.test", "127.0.0.1"} {
+		endpoint := Endpoint{Network: "tcp", Addr: listener.Addr().String(), TLS: &tls.Config{RootCAs: certs.pool, ServerName: name}}
+		_, err := Dial(t.Context(), Config{Endpoint: endpoint})
+		var failed *Error
+		require.ErrorAs(t, err, &failed)
+		for _, text := range []string{err.Error(), failed.Cause()} {
+			assert.Equal(t, errtext.Printable(text), text)
+		}
+		if name == "node.test" {
+			assert.ErrorContains(t, err, "evil", "the name is said all the same")
+		}
+	}
+}
+
+// No exported type shows a password, or a key of the prelude, when it is
+// printed, whatever the verb and wherever the value is. A new type needs a
+// specimen here.
+func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
+	const user, password, key = "al1ce", "hunter2hunter2", "s3cret:key"
+	network := redistest.NewNetwork()
+	defer network.Close()
+	node := redistest.NewNode(redistest.NodeConfig{User: user, Password: password})
+	defer node.Close()
+	node.Serve(network.Listen("node:6379"))
+	config := Config{
+		Endpoint: Endpoint{Addr: "node:6379", Username: user, Password: password}, NetDial: network.Dial, Conceal: key,
+	}
+	c, err := Dial(t.Context(), config)
+	require.NoError(t, err)
+	defer c.Close()
+	wrong := config
+	wrong.Password = "wr0ng" + password
+	_, refused := Dial(t.Context(), wrong)
+	var step *StepError
+	require.ErrorAs(t, refused, &step)
+	dialed := config
+	dialed.NetDial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way") }
+	_, failed := Dial(t.Context(), dialed)
+	var e *Error
+	require.ErrorAs(t, failed, &e)
+	config.Prelude = []Step{{Command: []byte(key)}}
+
+	specimens := map[string][]redistest.Specimen{
+		"Conn":   {{Value: c}},
+		"Config": {{Value: config, Open: true}, {Value: &config, Open: true}}, "Endpoint": {{Value: config.Endpoint, Open: true}},
+		"Step":  {{Value: config.Prelude[0], Open: true}},
+		"Error": {{Value: e}, {Value: refused}}, "StepError": {{Value: step}}, "PeerError": {{Value: &PeerError{Err: errTest}}},
+		"Class": {{Value: step.Class}}, "Outlook": {{Value: Passing}}, "Server": {{Value: c.Server()}}, "Event": {{Value: Event{}}}, "TLSFiles": {{Value: TLSFiles{}}}, "Poller": {{Value: &Poller{}}},
+	}
+	for _, name := range redistest.ExportedTypes(t, ".") {
+		require.NotEmpty(t, specimens[name], "%s needs a specimen", name)
+	}
+	for _, all := range specimens {
+		for _, s := range all {
+			s.ShowsNone(t, user, password, key)
+		}
+	}
+}
+
+// A value that this package did not make, and a nil context, fail at the door:
+// a call returns, or it panics with the package's name.
+func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
+	const prefix = "conn: "
+	for _, v := range []any{
+		(*Conn)(nil), new(Conn), (*Poller)(nil), new(Poller), new(Server), new(Config), Endpoint{}, Step{}, Class(0), Outlook(0),
+		new(Error), new(StepError), new(PeerError), (*Error)(nil), (*StepError)(nil), (*PeerError)(nil), TLSFiles{}, Event{},
+	} {
+		redistest.MethodsFailAtTheDoor(t, prefix, v, nil, false)
+		redistest.MethodsFailAtTheDoor(t, prefix, v, t.Context(), false)
+	}
+	var none context.Context
+	require.NotEmpty(t, redistest.FailsAtTheDoor(t, "Dial", prefix, func() { _, _ = Dial(none, Config{}) }), "Dial must panic")
+	require.Equal(t, ClassNone, ClassOf(resp.Value{}))
+	require.Equal(t, ClassNone, ErrorClass(nil))
+	require.False(t, IsTLS(nil))
 }

@@ -2,11 +2,10 @@ package conn
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
-	"net"
 	"os"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -359,138 +358,6 @@ func TestHandshakeFails(t *testing.T) {
 	}
 }
 
-func TestDialBoundedBySilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		cfg := Config{Endpoint: Endpoint{Addr: "a:1", DialTimeout: 3 * time.Second}}
-		cfg.NetDial = func(context.Context, string, string) (net.Conn, error) {
-			ours, theirs := net.Pipe() // like a stopped process, the other end does not read
-			t.Cleanup(func() { theirs.Close() })
-			return ours, nil
-		}
-		_, err := Dial(context.Background(), cfg)
-		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		assert.NotErrorIs(t, err, context.DeadlineExceeded, "no caller's context has ended")
-		assert.Equal(t, 3*time.Second, time.Since(start))
-
-		cfg.TLS = newCertificates(t).client()
-		_, err = Dial(context.Background(), cfg)
-		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		assert.Equal(t, 6*time.Second, time.Since(start))
-
-		cfg.NetDial = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}
-		_, err = Dial(context.Background(), cfg)
-		assert.ErrorContains(t, err, "not connected after 3s")
-		assert.Equal(t, 9*time.Second, time.Since(start))
-	})
-}
-
-func TestDialCancelled(t *testing.T) {
-	gone := errors.New("caller is gone")
-	for _, withTLS := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancelCause(context.Background())
-			time.AfterFunc(time.Second, func() { cancel(gone) })
-			cfg := Config{Endpoint: Endpoint{Addr: "a:1"}, NetDial: func(context.Context, string, string) (net.Conn, error) {
-				ours, theirs := net.Pipe()
-				t.Cleanup(func() { theirs.Close() })
-				return ours, nil
-			}}
-			if withTLS {
-				cfg.TLS = newCertificates(t).client()
-			}
-			start := time.Now()
-			_, err := Dial(ctx, cfg)
-			assert.ErrorIs(t, err, gone)
-			assert.Equal(t, time.Second, time.Since(start))
-		})
-	}
-}
-
-// TLS in memory: verified, of a sufficient version, and never a fallback to
-// plaintext.
-func TestDialTLS(t *testing.T) {
-	certs := newCertificates(t)
-	old := certs.server()
-	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
-	older := certs.client()
-	older.MinVersion = tls.VersionTLS10
-	named := certs.client()
-	named.ServerName = "node.test"
-	for _, c := range []struct {
-		name   string
-		addr   string
-		client *tls.Config
-		server *tls.Config
-		greet  string
-		text   string // "" if the dial succeeds
-	}{
-		{"verified by the address", "node.test:1", certs.client(), certs.server(), "", ""},
-		{"verified by an IP address", "127.0.0.1:1", certs.client(), certs.server(), "", ""},
-		{"verified by the name given", "other.test:1", named, certs.server(), "", ""},
-		{"another host", "other.test:1", certs.client(), certs.server(), "", "not other.test"},
-		{"unknown authority", "node.test:1", &tls.Config{}, certs.server(), "", "unknown authority"},
-		{"not verified by wish", "other.test:1", &tls.Config{InsecureSkipVerify: true}, certs.server(), "", ""},
-		{"too old", "node.test:1", older, old, "", "protocol version"},
-		{"HTTP", "node.test:1", certs.client(), nil, "HTTP/1.1 400 Bad Request\r\n\r\n", "peer speaks HTTP"},
-		{"RESP without TLS", "node.test:1", certs.client(), nil, "-ERR max number of clients reached\r\n", "peer speaks no TLS"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &script{greet: c.greet, hangUp: true, conns: make([][]string, 1)}
-				network := redistest.NewNetwork() // buffered, which TLS needs
-				l := network.Listen(c.addr)
-				defer network.Close()
-				go func() {
-					for theirs, err := l.Accept(); err == nil; theirs, err = l.Accept() {
-						if c.server != nil {
-							theirs = tls.Server(theirs, c.server)
-						}
-						go s.serve(theirs, 0)
-					}
-				}()
-				conn, err := Dial(context.Background(), Config{
-					Endpoint: Endpoint{Addr: c.addr, TLS: c.client}, NetDial: network.Dial,
-				})
-				assert.Equal(t, 1, network.At(c.addr).Dials())
-				if c.text != "" {
-					var e *Error
-					require.ErrorAs(t, err, &e)
-					assert.Contains(t, err.Error(), c.text)
-					assert.Empty(t, s.received()[0], "nothing was said in the clear")
-					return
-				}
-				require.NoError(t, err)
-				assert.Equal(t, "00ff", conn.Server().RunID)
-				require.NoError(t, conn.Close())
-			})
-		})
-	}
-}
-
-func TestDialRefusesConfig(t *testing.T) {
-	for text, cfg := range map[string]Config{
-		"no address":                       {},
-		"DB is negative: -1":               {Endpoint: Endpoint{Addr: "a:1", DB: -1}},
-		"Protocol is 4: it must be 2 or 3": {Endpoint: Endpoint{Addr: "a:1", Protocol: 4}},
-		"DialTimeout is negative: -1ns":    {Endpoint: Endpoint{Addr: "a:1", DialTimeout: -1}},
-		"Backlog is negative: -1":          {Endpoint: Endpoint{Addr: "a:1"}, Backlog: -1},
-		"client name":                      {Endpoint: Endpoint{Addr: "a:1", ClientName: "a b"}},
-		"neither a":                        {Endpoint: Endpoint{Addr: "a:1"}, NetDial: func(context.Context, string, string) (net.Conn, error) { return nil, nil }},
-		"missing port":                     {Endpoint: Endpoint{Addr: "a"}},
-	} {
-		_, err := Dial(context.Background(), cfg)
-		var e *Error
-		if assert.ErrorAs(t, err, &e, text) {
-			assert.Equal(t, "dial", e.Op)
-			assert.Contains(t, err.Error(), text)
-		}
-	}
-}
-
 func TestOptionalStepsTellWhatTheNodeAccepted(t *testing.T) {
 	network := redistest.NewNetwork()
 	node := redistest.Nodes(t, network, 1, redistest.NodeConfig{})[0]
@@ -531,4 +398,69 @@ func TestStepsWithOneName_R25(t *testing.T) {
 		}
 		assert.Equal(t, want, [2][]string{s.Accepted, s.Refused}, "%v", answers)
 	}
+}
+
+// R22: a replica refuses the commands of the prelude. The error says that the
+// node is a replica, once the node has introduced itself, in both versions of
+// the protocol. The prelude of an admitted node is checked as usual.
+func TestAdmitComesBeforeThePrelude_R22(t *testing.T) {
+	objection := errors.New("not a master")
+	masters := func(s *Server) error {
+		if s.Role != "master" || s.RunID == "" || s.EvictionPolicy == "" {
+			return objection
+		}
+		return nil
+	}
+	replica := text3("# Replication\r\nrole:slave\r\n")
+	writes := []Step{{Command: resp.AppendCommand(nil, "DEL", "k")}}
+	for _, c := range []struct {
+		name    string
+		cfg     Config
+		answers map[string]string
+		want    error // the error that Admit returns
+		step    bool  // a command of the handshake was refused
+	}{
+		{"replica", Config{Prelude: writes}, map[string]string{"INFO replication": replica, "DEL": "-READONLY no\r\n"}, objection, false},
+		{"replica in RESP2", Config{Prelude: writes, Endpoint: Endpoint{Protocol: 2}},
+			map[string]string{"INFO replication": replica, "DEL": "-READONLY no\r\n"}, objection, false},
+		{"replica without a prelude", Config{}, map[string]string{"INFO replication": replica}, objection, false},
+		{"master", Config{Prelude: writes}, map[string]string{"DEL": ":0\r\n"}, nil, false},
+		{"master that refuses", Config{Prelude: writes}, map[string]string{"DEL": "-NOPERM no\r\n"}, nil, true},
+		{"password wrong", Config{Prelude: writes}, map[string]string{"HELLO": "-WRONGPASS no\r\n"}, nil, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &script{answers: c.answers}
+				c.cfg.Addr, c.cfg.NetDial, c.cfg.Admit = "node.test:6379", s.dial, masters
+				conn, err := Dial(context.Background(), c.cfg)
+				if c.want == nil && !c.step {
+					require.NoError(t, err)
+					require.NoError(t, conn.Close())
+					return
+				}
+				require.Error(t, err)
+				var step *StepError
+				assert.Equal(t, c.step, errors.As(err, &step), "%v", err)
+				assert.Equal(t, c.want != nil, errors.Is(err, objection), "%v", err)
+				var e *Error
+				require.ErrorAs(t, err, &e)
+				assert.Equal(t, "handshake", e.Op)
+			})
+		})
+	}
+}
+
+// The servers are told which release of this module a program has.
+func TestVersionOfTheModule(t *testing.T) {
+	const ours = "github.com/redmux/redmux"
+	other := debug.Module{Path: "example.com/service", Version: "v9.0.0"}
+	for want, info := range map[string]debug.BuildInfo{
+		"v1.2.3": {Main: other, Deps: []*debug.Module{{Path: ours + "/cmd", Version: "v0.1.0"}, {Path: ours, Version: "v1.2.3"}}},
+		"v1.2.4": {Main: other, Deps: []*debug.Module{{Path: ours, Version: "v1.2.3", Replace: &debug.Module{Path: "fork", Version: "v1.2.4"}}}},
+		"v1.2.5": {Main: debug.Module{Path: ours, Version: "v1.2.5"}},
+		"dev":    {Main: debug.Module{Path: ours, Version: "(devel)"}, Deps: []*debug.Module{{Path: "github.com/a/b", Version: "v1.0.0"}}},
+	} {
+		assert.Equal(t, want, versionIn(&info))
+	}
+	assert.Equal(t, "dev", versionIn(&debug.BuildInfo{Deps: []*debug.Module{{Path: ours, Version: "v1.2.3", Replace: &debug.Module{Path: "../redmux"}}}}))
 }

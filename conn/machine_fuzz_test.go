@@ -1,15 +1,19 @@
 package conn
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -285,4 +289,268 @@ func (m *machine) finish() {
 	}
 	assert.Equal(m.t, 1, m.link.shuts)
 	assert.Equal(m.t, 1, m.link.frees)
+}
+
+// scriptLink is a link in memory that a test controls: how many bytes it takes
+// before a write waits, what can be read and in which pieces, and how it ends.
+// It is for simulated time: a waiting goroutine waits on a condition.
+type scriptLink struct {
+	mu      sync.Mutex // guards the following
+	changed *sync.Cond
+	in      []byte // to be read
+	piece   int    // the most bytes of one Read
+	endWith error  // the error after in, returned with its last bytes if joined is set
+	joined  bool
+	window  int    // bytes that are accepted before a write waits
+	out     []byte // written, but not yet read by the peer
+	refuse  error  // the error of the next write
+	refused bool   // a write has failed with refuse
+	closed  bool
+	aborted bool
+	shuts   int
+	frees   int
+	readers int // Reads in progress; more than one is a fault
+	writers int
+	fault   string // how the rules of the interface were broken
+}
+
+func newScriptLink(window int) *scriptLink {
+	l := &scriptLink{window: window, piece: 1 << 20}
+	l.changed = sync.NewCond(&l.mu)
+	return l
+}
+
+var errLinkClosed = errors.New("link is closed")
+
+// change makes a change that may wake waiting goroutines.
+func (l *scriptLink) change(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+	l.changed.Broadcast()
+}
+
+func (l *scriptLink) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.readers++; l.readers > 1 {
+		l.fault = "two Reads at once"
+	}
+	defer func() { l.readers-- }()
+	for {
+		switch {
+		case l.closed:
+			return 0, errLinkClosed
+		case len(l.in) > 0:
+			n := copy(p, l.in[:min(len(l.in), l.piece)])
+			l.in = l.in[n:]
+			if len(l.in) == 0 && l.joined {
+				return n, l.endWith
+			}
+			return n, nil
+		case l.endWith != nil:
+			return 0, l.endWith
+		}
+		l.changed.Wait()
+	}
+}
+
+func (l *scriptLink) Write(p []byte) (n int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.writers++; l.writers > 1 {
+		l.fault = "two Writes at once"
+	}
+	defer func() { l.writers-- }()
+	for {
+		m, err := l.take(p[n:])
+		if n += m; err != nil || n == len(p) {
+			return n, err
+		}
+		l.changed.Wait()
+	}
+}
+
+func (l *scriptLink) tryWrite(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.writers > 0 {
+		l.fault = "tryWrite while a Write is under way"
+	}
+	return l.take(p)
+}
+
+// take accepts as many bytes as the window has room for. The caller must hold
+// the mutex.
+func (l *scriptLink) take(p []byte) (int, error) {
+	switch {
+	case l.closed:
+		return 0, errLinkClosed
+	case l.refuse != nil && len(p) > 0:
+		l.refused = true
+		return 0, l.refuse
+	}
+	n := min(len(p), max(0, l.window-len(l.out)))
+	l.out = append(l.out, p[:n]...)
+	return n, nil
+}
+
+func (l *scriptLink) unread() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return 0
+	}
+	return len(l.in)
+}
+
+func (l *scriptLink) shut(abort bool) error {
+	l.change(func() {
+		l.closed, l.aborted = true, abort
+		l.shuts++
+	})
+	return nil
+}
+
+func (l *scriptLink) free() {
+	l.change(func() {
+		l.frees++
+		if l.readers > 0 || l.writers > 0 || !l.closed {
+			l.fault = "freed while in use"
+		}
+	})
+}
+
+// peerTakes reads at most n bytes as the peer.
+func (l *scriptLink) peerTakes(n int) (taken []byte) {
+	l.change(func() {
+		n = min(n, len(l.out))
+		taken = append(taken, l.out[:n]...)
+		l.out = append([]byte(nil), l.out[n:]...)
+	})
+	return taken
+}
+
+var _ io.Reader = (*scriptLink)(nil)
+
+// FuzzHandshake answers a dial with arbitrary bytes, in pieces, and then falls
+// silent or hangs up. The dial returns within its timeout. It succeeds only
+// with an answer to every command and nothing after it (R16, R21). What the
+// node said about itself is bounded and printable. An error is the package's
+// own, and shows no password even if the peer repeats it (R27). Nothing is left
+// (R28).
+func FuzzHandshake(f *testing.F) {
+	for _, protocol := range []uint8{0, 2, 3} {
+		f.Add([]byte(sound3), protocol, uint8(7), true)
+		f.Add([]byte(sound2), protocol, uint8(200), false)
+		for _, hostile := range handshakeLies {
+			f.Add([]byte(hostile+sound3), protocol, uint8(200), false)
+			f.Add([]byte(strings.Replace(sound3, "$4\r\nmode", hostile+"$4\r\nmode", 1)), protocol, uint8(3), true)
+			f.Add([]byte(sound3+hostile), protocol, uint8(200), false)
+		}
+	}
+	f.Fuzz(func(t *testing.T, answer []byte, protocol, piece uint8, hangUp bool) {
+		if protocol == 1 || protocol > 3 || len(answer) > 8<<10 {
+			return
+		}
+		synctest.Test(t, func(t *testing.T) {
+			d := &answering{answer: answer, piece: int(piece) + 1, hangUp: hangUp}
+			cfg := Config{NetDial: d.dial, Endpoint: Endpoint{
+				Addr: "node.test:1", Password: fuzzPassword, Protocol: int(protocol), DialTimeout: time.Second,
+			}}
+			start := time.Now()
+			c, err := Dial(context.Background(), cfg)
+			assert.LessOrEqual(t, time.Since(start), time.Second)
+			if err != nil {
+				var e *Error
+				require.ErrorAs(t, err, &e)
+				assert.NotContains(t, err.Error(), fuzzPassword)
+				var refusal *resp.Error
+				if errors.As(err, &refusal) {
+					assert.NotContains(t, refusal.Message, fuzzPassword)
+				}
+				return
+			}
+			checkIntroduced(t, c.Server())
+			assert.Zero(t, c.reader.Buffered(), "nothing is behind the last reply")
+			sent, answered := sentInHandshake(c, &cfg), valuesIn(answer)
+			assert.LessOrEqual(t, sent, answered, "a reply for each command")
+			if int(piece) >= len(answer) { // otherwise surplus bytes may come after the last read
+				assert.Equal(t, sent, answered)
+			}
+			assert.NoError(t, c.Close())
+		})
+	})
+}
+
+const fuzzPassword = "hunter2"
+
+// checkIntroduced requires that the strings which the node makes us keep,
+// compare and show are short and printable.
+func checkIntroduced(t *testing.T, s *Server) {
+	for _, word := range []string{s.RunID, s.Product, s.Version, s.Role, s.Mode, s.EvictionPolicy} {
+		assert.LessOrEqual(t, len(word), maxWord)
+		assert.Equal(t, errtext.Printable(word), word)
+	}
+	assert.LessOrEqual(t, len(s.ClientAddr), maxAddr)
+	assert.GreaterOrEqual(t, s.Uptime, time.Duration(0))
+	assert.Equal(t, s.AddrKnown, s.AddrKnown && s.ClientAddr != "" && s.ID != 0)
+}
+
+// sentInHandshake returns how many commands were sent over the connection.
+func sentInHandshake(c *Conn, cfg *Config) int {
+	return len(c.handshake(cfg, c.server.Protocol))
+}
+
+// valuesIn counts the replies in wire.
+func valuesIn(wire []byte) int {
+	values, _ := decodeAll(wire)
+	return len(values)
+}
+
+// An answering is a peer that sends the same bytes to every connection,
+// whatever it receives.
+type answering struct {
+	answer []byte
+	piece  int
+	hangUp bool
+}
+
+func (d *answering) dial(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	go func() {
+		defer theirs.Close()
+		if _, err := theirs.Read(make([]byte, 4<<10)); err != nil {
+			return
+		}
+		for rest := d.answer; len(rest) > 0; {
+			n := min(d.piece, len(rest))
+			if _, err := theirs.Write(rest[:n]); err != nil {
+				return
+			}
+			rest = rest[n:]
+		}
+		if !d.hangUp {
+			_, _ = theirs.Read(make([]byte, 4<<10)) // until the connection ends
+		}
+	}()
+	return ours, nil
+}
+
+// What sound nodes answer, by version of the protocol.
+var (
+	info   = "run_id:00ff\r\nuptime_in_seconds:61\r\nrole:slave\r\nvalkey_version:9.0\r\nmaxmemory_policy:noeviction\r\n"
+	sound3 = defaults["HELLO"] + "+OK\r\n+OK\r\n" + defaults["CLIENT INFO"] + defaults["INFO server"] + defaults["INFO replication"] +
+		defaults["INFO memory"]
+	sound2 = "+OK\r\n:7\r\n+OK\r\n+OK\r\n" + text2("id=7 addr=/tmp/a b:0 laddr=/x:0 fd=8\n") + text2(info) + text2("role:master") + text2("")
+)
+
+// handshakeLies are replies that must not come, or not at this point.
+var handshakeLies = []string{
+	"-ERR max number of clients reached\r\n",
+	"-NOAUTH HELLO must be called with the client already authenticated\r\n",
+	"-ERR unknown command `HELLO`, with args beginning with: `3` `AUTH` `default` `hunter2`\r\n",
+	"-WRONGPASS hunter2 is not it\r\n", "-ERR h\x00hunter2\xff\r\n", "!15\r\nERR hunt\r\nhunter2\r\n",
+	">2\r\n+message\r\n+x\r\n", "|1\r\n+a\r\n+b\r\n", "+OK\r\n", "$-1\r\n", "*-1\r\n", "_\r\n", ":1\r\n", "%0\r\n", "HTTP/1.1 400 Bad\r\n",
+	"-LOADING x\r\n", "-NOPERM x\r\n", "SSH-2.0\r\n", "\x15\x03\x01", "$1048577\r\n", "-NOPROTO x\r\n",
 }

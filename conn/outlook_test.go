@@ -16,7 +16,6 @@ import (
 
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // What a node says ends a wait, unless it is known to pass (R31).
@@ -137,105 +136,4 @@ func TestOutlookOfConnections_R31(t *testing.T) {
 	} {
 		assert.Equal(t, c.want, OutlookOf(c.err), "%v", c.err)
 	}
-}
-
-// peer is a listener that serves each connection with what the function says of
-// its number.
-func peer(t *testing.T, serve func(n int, nc net.Conn)) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for n := 0; ; n++ {
-			nc, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer nc.Close()
-				serve(n, nc)
-			}()
-		}
-	}()
-	return l.Addr().String()
-}
-
-// A connection that ends at HELLO without a word gets a second look: a PING and
-// a HELLO, and then the beginning of TLS. Only what one connection shows is
-// called something; a proxy may just have no server (R31).
-func TestAnUnansweredHelloGetsASecondLook_R31(t *testing.T) {
-	certs := newCertificates(t)
-	old := certs.server()
-	old.MaxVersion = tls.VersionTLS11
-	mutual := certs.server()
-	mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, certs.pool
-	hangUp := func(int, net.Conn) {}
-	secure := func(config *tls.Config) func(int, net.Conn) {
-		return func(_ int, nc net.Conn) {
-			first := make([]byte, 1)
-			if n, _ := nc.Read(first); n == 0 || first[0] != 0x16 {
-				return // without an alert, as redis-server does
-			}
-			_ = tls.Server(&rewound{nc, first}, config).Handshake()
-		}
-	}
-	node := &script{}
-	for name, c := range map[string]struct {
-		serve   func(int, net.Conn)
-		says    string
-		outlook Outlook
-	}{
-		"nothing":                        {hangUp, "connection ended before the answer to HELLO", Passing},
-		"TLS":                            {secure(certs.server()), "peer speaks TLS (use rediss://)", Lasting},
-		"TLS with certificates":          {secure(mutual), "peer speaks TLS (use rediss://)", Lasting},
-		"TLS of old":                     {secure(old), "peer speaks TLS (use rediss://)", Lasting},
-		"a proxy that answers PING only": {answersPing, "looks like a proxy", Lasting},
-		"a proxy that gets its server": {func(n int, nc net.Conn) {
-			if n > 0 {
-				node.mu.Lock()
-				node.conns = append(node.conns, nil)
-				last := len(node.conns) - 1
-				node.mu.Unlock()
-				node.serve(nc, last)
-			}
-		}, "connection ended before the answer to HELLO", Passing},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := Dial(t.Context(), Config{Endpoint: Endpoint{Addr: peer(t, c.serve), Password: "hunter2"}})
-			require.ErrorContains(t, err, c.says)
-			require.Equal(t, c.outlook, OutlookOf(err), "%v", err)
-		})
-	}
-	for _, line := range node.received() {
-		require.NotContains(t, line, "hunter2", "no secret is sent by a second look (R27)")
-	}
-	require.NotEmpty(t, node.received())
-}
-
-// answersPing ends the connection at every other command.
-func answersPing(_ int, nc net.Conn) {
-	b := make([]byte, 512)
-	for {
-		n, err := nc.Read(b)
-		if err != nil || !strings.Contains(string(b[:n]), "PING") {
-			return
-		}
-		_, _ = io.WriteString(nc, "+PONG\r\n")
-	}
-}
-
-// A rewound connection returns some bytes again.
-type rewound struct {
-	net.Conn
-	again []byte
-}
-
-func (r *rewound) Read(p []byte) (int, error) {
-	if len(r.again) > 0 {
-		n := copy(p, r.again)
-		r.again = r.again[n:]
-		return n, nil
-	}
-	return r.Conn.Read(p)
 }

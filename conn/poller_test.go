@@ -3,6 +3,7 @@
 package conn
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -99,33 +100,6 @@ func readAll(c *Conn) (text []byte, err error) {
 	return text, err
 }
 
-func TestPollerSeesBytes(t *testing.T) {
-	eachSort(t, func(t *testing.T, network string, places int) {
-		p := startPoller(t, places)
-		ours, theirs := sockets(t, network)
-		c := adopt(t, ours, 0)
-		_, err := theirs.Write([]byte("+there before\r\n"))
-		require.NoError(t, err)
-		eventually(t, c.Unread)
-		require.True(t, p.Add(c, places-1))
-		for _, want := range []string{"there before", "one", "two"} {
-			eventually(t, c.Unread)
-			assert.Equal(t, []Event{{ID: places - 1, Readable: true}}, wait(t, p))
-			text, err := readAll(c)
-			require.NoError(t, err)
-			assert.Equal(t, want, string(text))
-			more, err := p.Fill(c)
-			assert.False(t, more || err != nil, "to find nothing is no error")
-			assert.False(t, c.Unread())
-			nothing(t, p)
-			next := map[string]string{"there before": "one", "one": "two", "two": "three"}[want]
-			_, err = theirs.Write([]byte("+" + next + "\r\n"))
-			require.NoError(t, err)
-		}
-		assert.ErrorIs(t, c.Fill(), errPolled, "to wait for the bytes as well would take them from the poller")
-	})
-}
-
 // waited tells whether the events have only just come: reply times depend on
 // it.
 func TestWaitTellsWhetherItWaited(t *testing.T) {
@@ -205,6 +179,7 @@ func TestPollerSeesTheEnd(t *testing.T) {
 					}
 					assert.ErrorIs(t, err, tt.want)
 					assert.Equal(t, c.Err(), err, "the first cause counts")
+					assert.False(t, c.Unread())
 					if tt.want == io.EOF && tt.words != "" {
 						assert.Equal(t, "last words", string(text))
 					}
@@ -223,29 +198,12 @@ func reset(nc net.Conn) {
 	_ = nc.Close()
 }
 
-func TestUnreadWhenBroken(t *testing.T) {
-	eachSortAndTLS(t, func(t *testing.T, network string, places int) {
-		for name, end := range map[string]func(c *Conn){
-			"Break":    func(c *Conn) { c.Break(errTest) },
-			"Shutdown": func(c *Conn) { c.Shutdown() },
-			"Close":    func(c *Conn) { c.Close() },
-		} {
-			t.Run(name, func(t *testing.T) {
-				c, theirs := add(t, startPoller(t, places), network, 0, 0)
-				_, err := theirs.Write([]byte("+x\r\n"))
-				require.NoError(t, err)
-				eventually(t, c.Unread)
-				end(c)
-				assert.False(t, c.Unread())
-			})
-		}
-	})
-}
-
 func TestKick(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
-		_, _ = add(t, p, network, 0, 0)
+		p.Kick()
+		assert.Empty(t, wait(t, p), "without a connection too")
+		c, _ := add(t, p, network, 0, 0)
 		for range 100 {
 			p.Kick() // before
 			assert.Empty(t, wait(t, p))
@@ -265,22 +223,11 @@ func TestKick(t *testing.T) {
 			assert.Empty(t, wait(t, p))
 			<-kicked
 		}
-	})
-}
-
-// A poller without connections, never used or emptied, can be kicked too.
-func TestKickWithNothingToPoll(t *testing.T) {
-	for _, places := range []int{1, 2} {
-		p := startPoller(t, places)
-		p.Kick()
-		assert.Empty(t, wait(t, p))
-		nothing(t, p)
-		c, _ := add(t, p, "tcp", 0, 0)
 		p.Remove(c)
-		time.AfterFunc(time.Millisecond, p.Kick)
-		assert.Empty(t, wait(t, p))
+		p.Kick()
+		assert.Empty(t, wait(t, p), "or with none any more")
 		nothing(t, p)
-	}
+	})
 }
 
 // Concurrent kicks lose no event of a connection, and events lose no kick.
@@ -436,15 +383,25 @@ func TestPlaceIsTakenAgain(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
 		for round := range 20 {
-			c, theirs := add(t, p, network, 0, 0)
-			for range 3 {
+			ours, theirs := sockets(t, network)
+			c := adopt(t, ours, 0)
+			for i := range 3 {
 				_, err := fmt.Fprintf(theirs, "+%d\r\n", round)
 				require.NoError(t, err)
-				require.Equal(t, []Event{{ID: 0, Readable: true}}, wait(t, p))
+				if i == 0 { // there before
+					eventually(t, c.Unread)
+					require.True(t, p.Add(c, places-1))
+				}
+				require.Equal(t, []Event{{ID: places - 1, Readable: true}}, wait(t, p))
 				text, err := readAll(c)
 				require.NoError(t, err)
 				require.Equal(t, fmt.Sprint(round), string(text))
+				more, err := p.Fill(c)
+				require.False(t, more || err != nil, "to find nothing is no error")
+				require.False(t, c.Unread())
 			}
+			nothing(t, p)
+			require.ErrorIs(t, c.Fill(), errPolled, "to wait for the bytes as well would take them from the poller")
 			reset(theirs)
 			for err := error(nil); err == nil; {
 				for range wait(t, p) {
@@ -473,25 +430,24 @@ func TestAddRefuses(t *testing.T) {
 		n, err := theirs.Read(make([]byte, 1))
 		require.True(t, n == 1 && err == nil)
 	}
-	t.Run("TLS", func(t *testing.T) {
-		ours, theirs := sockets(t, "tcp")
-		client, server := secured(t, newCertificates(t), ours, theirs)
-		c := adopt(t, client, 0)
-		assert.False(t, p.Add(c, 0))
-		serves(t, c, server)
-	})
-	t.Run("unknown", func(t *testing.T) {
-		c, theirs := pair(t, 0)
-		defer theirs.Close()
-		assert.False(t, p.Add(c, 0))
-		serves(t, c, theirs)
-	})
-	t.Run("a kind of its own around a socket", func(t *testing.T) {
-		ours, theirs := sockets(t, "tcp")
-		c := adopt(t, struct{ net.Conn }{ours}, 0)
-		assert.False(t, p.Add(c, 0))
-		serves(t, c, theirs)
-	})
+	certs := newCertificates(t)
+	trusting := certs.client()
+	trusting.ServerName = "node.test"
+	for name, around := range map[string]func(ours, theirs net.Conn) (net.Conn, net.Conn){
+		"TLS that Dial did not make": func(ours, theirs net.Conn) (net.Conn, net.Conn) {
+			return tls.Client(ours, trusting), tls.Server(theirs, certs.server())
+		},
+		"unknown":                       func(net.Conn, net.Conn) (net.Conn, net.Conn) { return net.Pipe() },
+		"a kind of its own on a socket": func(ours, theirs net.Conn) (net.Conn, net.Conn) { return struct{ net.Conn }{ours}, theirs },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := around(sockets(t, "tcp"))
+			defer theirs.Close()
+			c := adopt(t, ours, 0)
+			assert.False(t, p.Add(c, 0))
+			serves(t, c, theirs)
+		})
+	}
 	t.Run("backlog", func(t *testing.T) {
 		ours, theirs := sockets(t, "tcp")
 		require.NoError(t, ours.(*net.TCPConn).SetWriteBuffer(8<<10))
@@ -614,6 +570,9 @@ func TestNothingIsLeftOfAPolledConnection(t *testing.T) {
 		"Break, poller, Close":    func(p *Poller, c *Conn, _ net.Conn) { c.Break(nil); _ = p.Close(); _ = c.Close() },
 		"a backlog, Close":        func(_ *Poller, c *Conn, _ net.Conn) { stuff(t, c); _ = c.Close() },
 		"a backlog, Break, Close": func(_ *Poller, c *Conn, _ net.Conn) { stuff(t, c); c.Break(nil); _ = c.Close() },
+		"a backlog, Shutdown":     func(p *Poller, c *Conn, _ net.Conn) { stuff(t, c); _ = c.Shutdown(); untilEnd(p, c); _ = c.Close() },
+		"a backlog, peer first":   func(p *Poller, c *Conn, theirs net.Conn) { stuff(t, c); theirs.Close(); untilEnd(p, c); _ = c.Close() },
+		"a backlog, an RST":       func(p *Poller, c *Conn, theirs net.Conn) { stuff(t, c); reset(theirs); untilEnd(p, c); _ = c.Close() },
 		"Shutdown from elsewhere": func(p *Poller, c *Conn, _ net.Conn) {
 			shut := make(chan error)
 			go func() { shut <- c.Shutdown() }()
@@ -732,5 +691,29 @@ func TestEdgesLeaveNothingUnread(t *testing.T) {
 			require.NoError(t, <-written)
 			require.True(t, "+"+string(text)+"\r\n" == string(burst), "%d bytes", size)
 		}
+	})
+}
+
+// A node connects again before its old connection is removed. The new
+// connection keeps its place: the poller sees its end, and reads from it when
+// it is the only one.
+func TestRemoveLeavesTheSuccessor(t *testing.T) {
+	eachSort(t, func(t *testing.T, network string, places int) {
+		p := startPoller(t, places)
+		old, _ := add(t, p, network, 0, 0)
+		next, theirs := add(t, p, network, 0, 0)
+		p.Remove(old)
+		require.NoError(t, old.Close())
+		require.Same(t, next, p.conns[0].Load())
+		_, err := theirs.Write([]byte("+x\r\n"))
+		require.NoError(t, err)
+		require.NoError(t, theirs.Close())
+		for err == nil { // its last bytes, and its end
+			for _, e := range wait(t, p) {
+				require.Equal(t, 0, e.ID)
+				_, err = readAll(next)
+			}
+		}
+		require.Error(t, next.Err())
 	})
 }
