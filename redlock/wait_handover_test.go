@@ -3,15 +3,11 @@ package redlock
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -32,14 +28,7 @@ func granted(t *testing.T, c *Client, resource string, ttl time.Duration) Lock {
 
 // waitsFor is waits with a TTL.
 func waitsFor(ctx context.Context, c *Client, resource string, ttl time.Duration) *waiting {
-	w := &waiting{done: make(chan struct{})}
-	go func() {
-		defer close(w.done)
-		w.lock, w.err = c.Acquire(ctx, resource, ttl)
-		w.at = time.Now()
-	}()
-	time.Sleep(5 * ms)
-	return w
+	return waitsIn(5*ms, func() (Lock, error) { return c.Acquire(ctx, resource, ttl) })
 }
 
 // The next caller has the lock at once, with the same keys, and the former
@@ -296,8 +285,7 @@ func TestAReleasedLockIsNotHandedOver(t *testing.T) {
 }
 
 // A lock with a short TTL is extended before Acquire returns it, and the
-// validity is what that quorum confirmed. A hold has it at once, and its first
-// renewal is under way.
+// validity is what that quorum confirmed.
 func TestAnOldLockIsExtendedWhenItIsHandedOver(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{HandOver: time.Second})
@@ -309,24 +297,7 @@ func TestAnOldLockIsExtendedWhenItIsHandedOver(t *testing.T) {
 		require.Equal(t, 2*ms, w.got(t).Sub(start))
 		require.Equal(t, start.Add(200*ms-4*ms), w.lock.Until())
 		require.EqualValues(t, 1, c.Stats().Extensions.Granted)
-		require.Equal(t, start.Add(200*ms-4*ms), w.lock.Until())
-
-		got := make(chan *Hold)
-		go func() {
-			h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 200 * ms})
-			assert.NoError(t, err)
-			got <- h
-		}()
-		time.Sleep(40*ms - time.Since(start))
-		confirmed := w.lock.Until()
 		require.NoError(t, w.lock.Release(t.Context()))
-		h := <-got
-		require.Equal(t, start.Add(40*ms), time.Now())
-		requireConfirmed(t, confirmed, h)
-		time.Sleep(2 * ms)
-		synctest.Wait()
-		require.Equal(t, start.Add(40*ms+200*ms-4*ms), h.Until())
-		require.NoError(t, h.Release(t.Context()))
 	})
 }
 
@@ -448,32 +419,6 @@ func TestACallerThatGivesUpPassesTheLockOn_R7(t *testing.T) {
 			require.Zero(t, c.queues.waiting.Load())
 		}
 		require.NotZero(t, c.Stats().HandedOver)
-	})
-}
-
-// A lock that is on its way when the client closes is not left behind (R28).
-func TestCloseDuringAHandOver_R28(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		for range 30 {
-			c := m.client(t, Config{})
-			lock := granted(t, c, "r", 10*time.Second)
-			w := waitsFor(t.Context(), c, "r", 10*time.Second)
-			released := make(chan error, 1)
-			go func() { released <- lock.Release(context.Background()) }()
-			closeNow(t, c)
-			<-w.done
-			if err := <-released; err != nil || w.err == nil { // the lock stays until its TTL ends
-				require.Len(t, m.holders("r", lock.grant.Token.Unveil()), 3)
-				for _, n := range m.nodes {
-					n.FlushAll()
-				}
-				continue
-			}
-			require.ErrorIs(t, w.err, ErrClosed)
-			if time.Sleep(20 * ms); m.keys() > 0 {
-				require.Fail(t, "a key is left")
-			}
-		}
 	})
 }
 
@@ -772,95 +717,5 @@ func TestHandingOverIsBounded(t *testing.T) {
 				require.NotZero(t, clients[0].Stats().HandedOver)
 			})
 		})
-	}
-}
-
-// HandOver is checked, and has a default.
-func TestTheConfigurationOfHandingOver(t *testing.T) {
-	config := Config{}
-	config.complete()
-	require.Equal(t, 50*ms, config.HandOver)
-	config = Config{HandOver: -1}
-	config.complete()
-	require.Negative(t, config.HandOver)
-	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{HandOver: -1})
-		lock := granted(t, c, "r", 10*time.Second)
-		w := waits(t.Context(), c, "r")
-		require.NoError(t, lock.Release(t.Context()))
-		w.got(t)
-		require.Zero(t, c.Stats().HandedOver)
-	})
-}
-
-// Real servers, two clients, and callers that lock in every way, give up, or
-// panic: one holder at a time, and no key is left.
-func TestHandingOverUnderLoad(t *testing.T) {
-	servers := redistest.Servers(t, 3, redistest.OverTCP)
-	clients := []*Client{realClient(t, servers), realClient(t, servers, portable(true))}
-	stop := time.Now().Add(1500 * ms)
-	var busy [2]hotSpot
-	var wg sync.WaitGroup
-	for i := range 80 {
-		random := rand.New(rand.NewPCG(7, uint64(i)))
-		wg.Go(func() {
-			for time.Now().Before(stop) {
-				spot := random.IntN(len(busy))
-				busy[spot].use(t, clients[i%2], fmt.Sprint("hot", spot), random)
-			}
-		})
-	}
-	wg.Wait()
-	for _, c := range clients {
-		t.Logf("%d grants, %d handed over", c.Stats().Attempts.Granted, c.Stats().HandedOver)
-		require.NotZero(t, c.Stats().HandedOver)
-		require.Empty(t, c.queues.of)
-		require.Empty(t, c.Held())
-	}
-	for i := range busy {
-		_, err := clients[0].Acquire(t.Context(), fmt.Sprint("hot", i), time.Second)
-		require.NoError(t, err)
-	}
-}
-
-// A hotSpot counts who is inside, at most one.
-type hotSpot struct{ inside atomic.Int32 }
-
-func (s *hotSpot) enter(t *testing.T) {
-	if !s.inside.CompareAndSwap(0, 1) {
-		t.Error("two holders")
-	}
-	runtime.Gosched()
-	s.inside.Store(0)
-}
-
-// use locks the resource in one way, and may give up at any time.
-func (s *hotSpot) use(t *testing.T, c *Client, resource string, random *rand.Rand) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	if random.IntN(3) == 0 {
-		timer := time.AfterFunc(spanOf(random, 10*ms)+1, cancel)
-		defer timer.Stop()
-	}
-	switch random.IntN(4) {
-	case 0:
-		if lock, err := c.Acquire(ctx, resource, 10*time.Second); err == nil {
-			s.enter(t)
-			go func() { _ = lock.Release(context.Background()) }()
-			_ = lock.Release(context.Background()) // one of them has an effect
-		}
-	case 1:
-		if h, err := c.Hold(ctx, resource, HoldOptions{TTL: 10 * time.Second, Heal: true}); err == nil {
-			s.enter(t)
-			assert.NoError(t, h.Release(context.Background()))
-		}
-	case 2:
-		defer func() { _ = recover() }()
-		_ = c.Do(ctx, resource, 10*time.Second, func(context.Context) error {
-			s.enter(t)
-			panic("the work failed")
-		})
-	default:
-		_ = c.Do(ctx, resource, 10*time.Second, func(context.Context) error { s.enter(t); return nil })
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,7 +43,7 @@ func (m *memory) staggered(t *testing.T, n int, apart time.Duration) (clients []
 
 // loops lets callers of each client take a lock in a loop, and returns how
 // often each client got it.
-func loops(t *testing.T, clients []*Client, callers []int, take func(context.Context, *Client) (Lock, error), holds, lasts time.Duration) []int {
+func loops(t *testing.T, clients []*Client, callers []int, take func(context.Context, *Client) (Lock, error), holds, thinks, lasts time.Duration) []int {
 	t.Helper()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -63,7 +64,7 @@ func loops(t *testing.T, clients []*Client, callers []int, take func(context.Con
 					mu.Unlock()
 					time.Sleep(holds)
 					assert.NoError(t, lock.Release(t.Context()))
-					time.Sleep(rand.N(ms / 10)) // a processor is never at once there
+					time.Sleep(thinks + rand.N(ms/10)) // a processor is never at once there
 				}
 			})
 		}
@@ -86,7 +87,7 @@ func TestWhoIsToldFirstHasNoLargerShare_R11(t *testing.T) {
 				}
 				simulated(t, 3, func(t *testing.T, m *memory) {
 					clients := m.staggered(t, c.clients, 20*time.Microsecond)
-					times := loops(t, clients, slices.Repeat([]int{1}, c.clients), take, c.holds, time.Duration(c.clients)*200*c.holds)
+					times := loops(t, clients, slices.Repeat([]int{1}, c.clients), take, c.holds, 0, time.Duration(c.clients)*200*c.holds)
 					t.Log(times)
 					require.LessOrEqual(t, slices.Max(times), 2*slices.Min(times))
 				})
@@ -187,5 +188,155 @@ func TestAClientThatIsAloneGivesWayNoMore_R11(t *testing.T) {
 			}
 			require.Equal(t, 1+maxAlone, late, kind)
 		}
+	})
+}
+
+// shareOf is the first client's share.
+func shareOf(times []int) float64 { return float64(times[0]) / float64(times[0]+times[1]) }
+
+// Of two clients each has the lock for about half of the time, however many of
+// their callers want it, and even if the queue of one is empty again and again.
+func TestTwoClientsShareALock_R11(t *testing.T) {
+	for _, c := range []struct {
+		callers     []int
+		holds, trip time.Duration
+	}{
+		{[]int{1, 1}, 5 * ms, ms / 2},
+		{[]int{2, 2}, 5 * ms, ms / 2},
+		{[]int{2, 2}, 5 * ms, 2 * ms},
+		{[]int{2, 1}, 5 * ms, ms / 2},
+		{[]int{2, 1}, 20 * ms, ms / 2},
+		{[]int{2, 1}, 100 * ms, ms / 2}, // longer than a streak
+		{[]int{10, 1}, 5 * ms, ms / 2},
+		{[]int{10, 10}, 5 * ms, 2 * ms},
+		{[]int{64, 1}, 20 * ms, ms / 2},
+		{[]int{64, 1}, 50 * ms, ms / 2},
+		{[]int{500, 500}, ms / 10, 2 * ms},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			simulated(t, 3, func(t *testing.T, m *memory) {
+				for i := range m.nodes {
+					m.delay(i, c.trip)
+				}
+				clients := []*Client{m.client(t, Config{}), m.client(t, Config{})}
+				times := loops(t, clients, c.callers, rivalKinds["plain"], c.holds, ms, 10*time.Second)
+				t.Logf("grants %v, %d and %d handed over", times, clients[0].Stats().HandedOver, clients[1].Stats().HandedOver)
+				require.InDelta(t, 0.5, shareOf(times), 0.05)
+			})
+		})
+	}
+}
+
+// If each grant asks the nodes, no client starves either.
+func TestNoClientStarvesWithoutHandOvers_R11(t *testing.T) {
+	for _, callers := range [][]int{{2, 1}, {2, 2}, {10, 1}, {10, 10}} {
+		t.Run(fmt.Sprint(callers), func(t *testing.T) {
+			simulated(t, anyNumber, func(t *testing.T, m *memory) {
+				clients := []*Client{m.client(t, Config{HandOver: -1}), m.client(t, Config{HandOver: -1})}
+				times := loops(t, clients, callers, rivalKinds["plain"], 5*ms, ms, 10*time.Second)
+				require.InDelta(t, 0.5, shareOf(times), 0.45)
+				require.Zero(t, clients[0].Stats().HandedOver)
+			})
+		})
+	}
+}
+
+// A client whose callers have the lock to themselves loses little by giving
+// way: a pause for each streak.
+func TestGivingWayCostsLittle(t *testing.T) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
+		c, idle := m.client(t, Config{}), m.client(t, Config{})
+		times := loops(t, []*Client{c, idle}, []int{10, 0}, rivalKinds["plain"], ms, 0, 10*time.Second)
+		t.Logf("%d grants, %d handed over", times[0], c.Stats().HandedOver)
+		require.Greater(t, times[0], 8000)
+	})
+}
+
+// The end of a streak is where it is nearest to what it should be.
+func TestWhenAStreakIsOver(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		left, had time.Duration // until the end of the streak, and since the grant
+		over      bool
+	}{
+		{0, 0, true}, {-ms, 0, true}, {1, 0, false},
+		{5*ms + 1, 10 * ms, false}, {5 * ms, 10 * ms, true},
+		{time.Hour, ms, false}, {time.Hour, 3 * time.Hour, true},
+	} {
+		require.Equal(t, c.over, streak{ends: now.Add(c.left)}.over(now.Add(-c.had), now), "%+v", c)
+	}
+}
+
+// How long a streak lasts follows from what was before.
+func TestHowLongAStreakLasts(t *testing.T) {
+	start := time.Now()
+	gave := start.Add(-9 * ms)
+	for name, c := range map[string]struct {
+		handOver, usual time.Duration
+		before          yielding
+		lasts           time.Duration
+	}{
+		"as configured":           {50 * ms, ms, yielding{}, 50 * ms},
+		"without hand-overs":      {-1, ms, yielding{}, streakLong},
+		"distant nodes":           {50 * ms, 100 * ms, yielding{}, 400 * ms},
+		"one that goes on":        {50 * ms, ms, yielding{streak: streak{ends: start.Add(7 * ms)}}, 7 * ms},
+		"another had it":          {50 * ms, ms, yielding{gave: gave, last: 20 * ms, taken: true}, 9 * ms},
+		"another had it for long": {5 * ms, ms, yielding{gave: gave, last: 5 * ms, taken: true}, 5 * ms},
+		"another came and went":   {50 * ms, ms, yielding{gave: gave, last: 20 * ms, rival: true}, 9 * ms},
+		"no other came":           {50 * ms, ms, yielding{gave: gave, last: 20 * ms}, 40 * ms},
+		"none comes any more":     {50 * ms, ms, yielding{gave: gave, last: 40 * ms}, 50 * ms},
+	} {
+		var client Client
+		client.config = &Config{HandOver: c.handOver}
+		client.quorumTime.Store(int64(c.usual))
+		require.Equal(t, c.lasts, client.streakAfter(c.before, start).ends.Sub(start), name)
+	}
+}
+
+// Ten clients over a wide area that try at one time are often all refused. With
+// a short wait one of them always has the lock.
+func TestOfSeveralThatWaitABitOneHasTheLock_R11(t *testing.T) {
+	simulated(t, 5, func(t *testing.T, m *memory) {
+		const rounds = 50
+		r := rand.New(rand.NewPCG(26, 21))
+		var clients []*Client
+		for range 10 {
+			c, network := m.apartPlain(t, Config{})
+			for _, node := range m.nodes {
+				network.At(node.Addr()).Latency(ms+spanOf(r, 10*ms), 5*ms)
+			}
+			clients = append(clients, c)
+		}
+		won := func(take func(context.Context, *Client) (Lock, error)) (count int) {
+			for range rounds {
+				var wg sync.WaitGroup
+				var wins atomic.Int32
+				var held sync.Map
+				for _, c := range clients {
+					wg.Go(func() {
+						if lock, err := take(t.Context(), c); err == nil {
+							wins.Add(1)
+							held.Store(c, lock)
+						}
+					})
+				}
+				wg.Wait()
+				if wins.Load() > 0 {
+					count++
+				}
+				held.Range(func(_, lock any) bool { return lock.(Lock).Release(t.Context()) == nil })
+				time.Sleep(time.Second)
+			}
+			return count
+		}
+		once := won(func(ctx context.Context, c *Client) (Lock, error) { return c.TryAcquire(ctx, "r", time.Minute) })
+		waits := won(func(ctx context.Context, c *Client) (Lock, error) {
+			within, cancel := context.WithTimeout(ctx, 500*ms)
+			defer cancel()
+			return c.Acquire(within, "r", time.Minute)
+		})
+		t.Logf("one won in %d of %d rounds of TryAcquire, and in %d of Acquire with half a second", once, rounds, waits)
+		require.Less(t, once, rounds/2)
+		require.Equal(t, rounds, waits)
 	})
 }
