@@ -1,6 +1,6 @@
 // Package faults runs redlock on real servers while everything fails that can
 // be made to fail, and checks what happens. `make faults` runs
-// it; cmd/faults is its command line. Package single makes one fault at a time.
+// it; cmd/faults is its command line.
 //
 //	Run         servers, client processes, faults and checks for a time
 //	Kinds       what can go wrong: one entry for each kind of fault

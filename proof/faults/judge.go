@@ -3,6 +3,7 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/redmux/redmux/proof/history"
@@ -14,6 +15,7 @@ import (
 // to be the next when every process has told of a time no earlier.
 type judge struct {
 	log     *faultLog
+	counts  *counters       // of the run
 	history *history.Writer // nil if none is asked for
 
 	mu        sync.Mutex // guards the following
@@ -23,12 +25,8 @@ type judge struct {
 	streams   map[int]int64   // of each process that lives, the latest time of which it told
 	waiting   history.Queue
 	oddities  []string
-	excused   int
-	mostWait  int
 	highest   uint64 // fencing number
 	floor     uint64 // that of the first reset of the fence, or 0
-	resets    int
-	above     int // grants with a number above that floor
 }
 
 // join begins the stream of a process.
@@ -54,10 +52,9 @@ func (j *judge) event(name int, e history.Event) {
 	defer j.mu.Unlock()
 	e.Source = name
 	j.waiting.Push(e)
-	j.mostWait = max(j.mostWait, j.waiting.Len())
 	j.highest = max(j.highest, e.Fence)
 	if j.floor != 0 && e.Fence > j.floor {
-		j.above++
+		j.counts.count(AfterReset)
 	}
 	j.streams[name] = max(j.streams[name], e.T)
 	j.settleLocked()
@@ -82,7 +79,7 @@ func (j *judge) highestNumber() uint64 {
 func (j *judge) reset(floor uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.resets++; j.floor == 0 {
+	if j.counts.count(Resets); j.floor == 0 {
 		j.floor = floor
 	}
 }
@@ -110,9 +107,7 @@ const clientsEach = 1000
 // forgot its keys meanwhile.
 func (j *judge) odd(o oddity) {
 	if o.Excusable && j.log.forgot(o.From, o.To) {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		j.excused++
+		j.counts.count(Excused)
 		return
 	}
 	j.find(o.What)
@@ -129,8 +124,8 @@ func (j *judge) find(what string) {
 	}
 }
 
-// verdict returns all that was found.
-func (j *judge) verdict() (violations, oddities []string, x *history.Exclusion) {
+// verdict returns all that was found, and the figures of the history.
+func (j *judge) verdict() (violations, oddities []string, of Tally) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, v := range j.exclusion.Violations() {
@@ -142,7 +137,11 @@ func (j *judge) verdict() (violations, oddities []string, x *history.Exclusion) 
 	if j.porcupine.Err() != nil {
 		violations = append(violations, j.porcupine.Findings...)
 	}
-	return violations, append([]string(nil), j.oddities...), &j.exclusion
+	x := &j.exclusion
+	for what, n := range map[Count]int{Events: x.Events, Contended: x.Grants, Empty: x.Empty, Overdue: x.Overdue} {
+		of[what] = uint64(n)
+	}
+	return violations, slices.Clone(j.oddities), of
 }
 
 // close judges what is left, and ends the history's file.

@@ -27,7 +27,6 @@ const pastValidity time.Duration = 1
 
 func stopClient(t *target) (func() error, error) {
 	p := t.processes.at(t.slot)
-	time.Sleep(2 * ms) // so that it has read which fault it is that will delay it
 	if err := redistest.StopProcess(p.cmd.Process); err != nil {
 		return nil, err
 	}

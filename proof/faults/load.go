@@ -31,9 +31,8 @@ func (w *worker) loadUncontended(caller int) {
 	client := w.push
 	for n := uint64(1); w.parking.pass(); n++ {
 		resource := fmt.Sprintf("u:%d:%d:%d", w.Name, caller, n)
-		began, start := w.watch.now.Load(), time.Now()
+		start := time.Now()
 		lock, err := client.TryAcquire(context.Background(), resource, w.MaxTTL)
-		took := time.Since(start)
 		w.counters.attempt(err)
 		if err != nil {
 			if errors.Is(err, redlock.ErrHeld) {
@@ -42,7 +41,6 @@ func (w *worker) loadUncontended(caller int) {
 			w.parking.sleep(failurePause)
 			continue
 		}
-		w.watch.record(began, w.watch.now.Load(), took)
 		if n%extendEach == 0 {
 			lock = w.extend(lock, start)
 		}

@@ -12,15 +12,14 @@ import (
 // A faultLog knows which faults are at work, how many there were, and when
 // nodes forgot their keys.
 type faultLog struct {
-	changed func(active []*fault) // told of each change, under the mutex
+	counts *counters // of the run
 
 	mu         sync.Mutex // guards the following
 	active     []*fault
-	counts     map[string]int
-	forgetting []span   // in order of their beginnings, the latest last
-	past       []string // the latest faults that are over, for those who look for the cause of a finding
-	mostAtOnce int      // nodes that were faulty at one moment
-	majorities int      // how often so many were that no quorum was left
+	made       map[string]int // by kind
+	forgetting []span         // in order of their beginnings, the latest last
+	past       []string       // the latest faults that are over, for those who look for the cause of a finding
+	mostAtOnce int            // nodes that were faulty at one moment
 }
 
 // A fault is one that is at work.
@@ -44,10 +43,10 @@ func (l *faultLog) begin(f *fault, quorum, nodes int) {
 	defer l.mu.Unlock()
 	f.from = history.Monotonic()
 	l.active = append(l.active, f)
-	if l.counts == nil {
-		l.counts = make(map[string]int)
+	if l.made == nil {
+		l.made = make(map[string]int)
 	}
-	l.counts[f.kind.Name]++
+	l.made[f.kind.Name]++
 	if f.kind.forgets {
 		l.forgetting = append(l.forgetting, span{from: f.from})
 		if len(l.forgetting) > spansKept {
@@ -57,18 +56,17 @@ func (l *faultLog) begin(f *fault, quorum, nodes int) {
 	if n := l.faultyNodes(); n > l.mostAtOnce || n > nodes-quorum && f.node >= 0 {
 		l.mostAtOnce = max(n, l.mostAtOnce)
 		if n == nodes-quorum+1 && f.node >= 0 {
-			l.majorities++
+			l.counts.count(Majorities)
 		}
 	}
-	l.changed(l.active)
 }
 
 // end is called when it is over.
-func (l *faultLog) end(f *fault) (t int64) {
+func (l *faultLog) end(f *fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.active = slices.DeleteFunc(l.active, func(a *fault) bool { return a == f })
-	t = history.Monotonic()
+	t := history.Monotonic()
 	l.remember(f, t)
 	if f.kind.forgets {
 		for i := range l.forgetting {
@@ -77,8 +75,6 @@ func (l *faultLog) end(f *fault) (t int64) {
 			}
 		}
 	}
-	l.changed(l.active)
-	return t
 }
 
 // pastKept is some seconds' worth.
@@ -123,15 +119,4 @@ func (l *faultLog) forgot(from, to int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.forgetting, func(s span) bool { return s.from <= to && (s.to == 0 || s.to >= from) })
-}
-
-// felt are the names of the active faults that a process can feel.
-func felt(active []*fault, slot int) []string {
-	var names []string
-	for _, f := range active {
-		if f.slot < 0 || f.slot == slot {
-			names = append(names, f.kind.Name)
-		}
-	}
-	return names
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/redmux/redmux/proof/faults/measure"
 )
 
 // listShown bounds what is printed of a list.
@@ -21,15 +19,17 @@ func (r *Report) Print(to io.Writer) error {
 	say("%d servers (%s), %d processes, %d uncontended callers, seed %d, %v", len(r.Servers), r.products(),
 		r.Processes, r.Callers, r.Seed, r.Took.Round(100*time.Millisecond))
 	say("faults: %d, of %d of %d kinds, %.1f a second; at most %d nodes at once, %d times no quorum was left",
-		r.Injected, r.kindsMade(), r.Kinds, float64(r.Injected)/r.Took.Seconds(), r.MostAtOnce, r.Majorities)
+		r.Injected, r.kindsMade(), r.Kinds, float64(r.Injected)/r.Took.Seconds(), r.MostAtOnce, r.Tally[Majorities])
 	if r.NotCovered != "" {
 		say("NOT COVERED: %s", r.NotCovered)
 	}
 	r.tell(say)
-	say("memory: heap at most %s, RSS %s, %d goroutines, %d descriptors in any process",
-		measure.Mebibytes(r.Peaks.Heap), measure.Mebibytes(r.Peaks.RSS), r.Peaks.Goroutines, r.Peaks.Descriptors)
-	say("rests: %d, settled after: %v; looked for orphans in %d: %d keys of holders", r.Rests, r.Settled, r.Looked, r.Keys)
-	r.table(say)
+	say("memory: heap at most %d MiB, RSS %d MiB, %d goroutines, %d descriptors in any process",
+		r.Peaks.Heap>>20, r.Peaks.RSS>>20, r.Peaks.Goroutines, r.Peaks.Descriptors)
+	say("rests: %d, settled after: %v; looked for orphans in %d: %d keys of holders", r.Tally[Rests], r.Settled, r.Tally[Looked], r.Tally[Keys])
+	for _, kind := range slices.Sorted(maps.Keys(r.Faults)) {
+		say("  %-18s %d", kind, r.Faults[kind])
+	}
 	for _, trend := range r.Trends {
 		say("%s %v", map[bool]string{true: "GROWS", false: "trend"}[trend.Grows], trend)
 	}
@@ -54,27 +54,18 @@ func (r *Report) tell(say sayer) {
 		t[Extensions], t[Holds], t[Renewals], t[Losses], t[ReleasesLost], t[ReleasesUnsure])
 	say("  %d fenced locks, %d locks on several resources, %d both; %d second rounds, %d refusals without a floor, "+
 		"%d resets of the fence and %d grants with a number after the first", t[Fenced], t[Sets], t[FencedSets], t[Renumbered],
-		t[NoFloor], r.Resets, r.AfterReset)
+		t[NoFloor], t[Resets], t[AfterReset])
 	say("  %d readers and %d writers, %d upgrades, %d downgrades, %d of locks that were over; %d permits; %d fair locks, "+
 		"%d answers with a place in the queue; %d terms of leaders, %d of which stepped down", t[Reads], t[Writes], t[Upgrades],
 		t[Downgrades], t[Gone], t[Permits], t[InOrder], t[Queued], t[Terms], t[StepsDown])
 	say("  contended: %d grants in %d events, %d handed over, %d outlived their validity, %d were over when told",
-		r.ContendedGrants, r.Events, t[HandedOver], r.Overdue, r.Empty)
-	say("  %d locks were compared with the nodes; %d losses excused by nodes that forgot", t[Looks], r.Excused)
+		t[Contended], t[Events], t[HandedOver], t[Overdue], t[Empty])
+	say("  %d locks were compared with the nodes; %d losses excused by nodes that forgot", t[Looks], t[Excused])
 }
 
 // products names the servers, each product and version once.
 func (r *Report) products() string {
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(r.Servers))), ", ")
-}
-
-// table has a line for each kind of fault.
-func (r *Report) table(say sayer) {
-	const columns = "%-18s %7v  %-44v  %v"
-	say(columns, "fault", "times", "an attempt with this fault alone", "from its end to a counted vote")
-	for _, kind := range append([]string{healthy}, slices.Sorted(maps.Keys(r.Faults))...) {
-		say(columns, kind, r.Faults[kind], r.Latency[kind], r.Votes[kind])
-	}
 }
 
 // kindsMade is of how many kinds there was a fault.

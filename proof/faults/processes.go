@@ -148,9 +148,6 @@ func (ps *processes) setup(p *process) *setup {
 		Name: p.name, Nodes: ps.run.fleet.unixURLs(), Direct: ps.run.fleet.sockets(), Password: ps.run.fleet.password,
 		MaxTTL: o.MaxTTL, Callers: max(o.Callers/2, 1), Seed: o.Seed, Broken: o.Broken,
 	}
-	for _, k := range ps.run.kinds {
-		s.Kinds = append(s.Kinds, k.Name)
-	}
 	switch p.slot % ways {
 	case byTCP:
 		s.Nodes, s.Callers = ps.run.fleet.tcpURLs(), max(o.Callers/4, 1)
@@ -251,12 +248,8 @@ func (ps *processes) hear(p *process, t *tale) {
 		close(p.ready)
 	case t.Tally != nil:
 		ps.run.results.tally(p.name, *t.Tally)
-	case t.Took != nil:
-		ps.run.results.took(p.name, t.Took)
 	case t.Oddity != nil:
 		ps.run.judge.odd(*t.Oddity)
-	case t.Counted != nil:
-		ps.run.results.counted(*t.Counted)
 	case t.Resting != nil:
 		p.mu.Lock()
 		p.resting = t.Resting

@@ -8,35 +8,25 @@ import (
 
 // A Report is what a run came to.
 type Report struct {
-	Servers                 []string // product and version of each
-	NotCovered              string   // why some kinds of faults could not be made; empty if all could
-	Processes, Callers      int
-	Seed                    uint64
-	Took                    time.Duration
-	Kinds                   int            // how many were to be injected
-	Faults                  map[string]int // by kind, those that were made; "repair" is what failed injections led to
-	Injected                int            // all of them but repairs
-	MostAtOnce, Majorities  int            // nodes faulty at one moment; how often no quorum was left
-	FailedInjections        map[string]int // by kind, not made or not healed: then the server was started anew
-	WhyFailed               map[string]string
-	Tally                   Tally
-	Events, ContendedGrants int // of the history
-	Resets, AfterReset      int // of the fence; grants with a number above the floor of the first
-	Empty, Overdue          int // grants that were over when told; locks that outlived their validity
-	Violations              []string
-	Findings                []string // mix-ups of replies, locks that vanished, holders that were not told
-	Excused                 int      // locks that vanished while nodes forgot
-	Rests                   int
-	Looked                  int // in how many rests orphans were looked for: not where a client had been killed lately, or all keys had ended
-	Keys                    int // of living holds, found in the rests
-	Orphans                 []string
-	Unsettled               []string // what did not come back in time
-	Settled                 Times    // in the rests
-	Latency                 map[string]Times
-	Votes                   map[string]Times // from the end of a fault to a counted vote
-	Trends                  []Trend
-	Peaks                   Sample // the most of each that any process had
-	EventsWaited            int    // most that waited for slow processes
+	Servers            []string // product and version of each
+	NotCovered         string   // why some kinds of faults could not be made; empty if all could
+	Processes, Callers int
+	Seed               uint64
+	Took               time.Duration
+	Kinds              int            // how many were to be injected
+	Faults             map[string]int // by kind, those that were made; "repair" is what failed injections led to
+	Injected           int            // all of them but repairs
+	MostAtOnce         int            // nodes that were faulty at one moment
+	FailedInjections   map[string]int // by kind, not made or not healed: then the server was started anew
+	WhyFailed          map[string]string
+	Tally              Tally // of the processes, the run and the history
+	Violations         []string
+	Findings           []string // mix-ups of replies, locks that vanished, holders that were not told
+	Orphans            []string
+	Unsettled          []string // what did not come back in time
+	Settled            Times    // in the rests
+	Trends             []Trend
+	Peaks              Sample // the most of each that any process had
 }
 
 // Violated reports whether a rule was violated.
@@ -54,36 +44,41 @@ func (r *Report) NeverMade() (kinds []string) {
 	return kinds
 }
 
+// musts are what every run must have, or every one after a loss of power.
+var musts = []struct {
+	count Count
+	what  string
+	power bool
+}{
+	{Grants, "locks", false},
+	{Fenced, "fenced locks", false},
+	{Sets, "locks on several resources", false},
+	{FencedSets, "fenced locks on several resources", false},
+	{Reads, "readers", false},
+	{Writes, "writers", false},
+	{Upgrades, "upgrades", false},
+	{Downgrades, "downgrades", false},
+	{Permits, "permits", false},
+	{InOrder, "fair locks", false},
+	{Queued, "places in a queue", false},
+	{Terms, "leaders", false},
+	{StepsDown, "leaders that stepped down", false},
+	{Extensions, "extensions", false},
+	{Renewals, "renewals", false},
+	{NoFloor, "fenced locks that were refused since the nodes had no floor", true},
+	{Resets, "resets of the fence", true},
+	{AfterReset, "fenced locks after a reset", true},
+	{Renumbered, "second rounds with a higher number", true},
+}
+
 // Idle names what a run must have and had not once, so that nothing was shown
 // of it. After a loss of power that includes what is needed to go on with
 // fenced locks.
 func (r *Report) Idle() (all []string) {
-	t := &r.Tally
-	least := func(n uint64, what string) {
-		if n == 0 {
-			all = append(all, what)
+	for _, m := range musts {
+		if r.Tally[m.count] == 0 && (!m.power || r.Faults[powerKind] > 0) {
+			all = append(all, m.what)
 		}
-	}
-	least(t[Grants], "locks")
-	least(t[Fenced], "fenced locks")
-	least(t[Sets], "locks on several resources")
-	least(t[FencedSets], "fenced locks on several resources")
-	least(t[Reads], "readers")
-	least(t[Writes], "writers")
-	least(t[Upgrades], "upgrades")
-	least(t[Downgrades], "downgrades")
-	least(t[Permits], "permits")
-	least(t[InOrder], "fair locks")
-	least(t[Queued], "places in a queue")
-	least(t[Terms], "leaders")
-	least(t[StepsDown], "leaders that stepped down")
-	least(t[Extensions], "extensions")
-	least(t[Renewals], "renewals")
-	if r.Faults[powerKind] > 0 {
-		least(t[NoFloor], "fenced locks that were refused since the nodes had no floor")
-		least(uint64(r.Resets), "resets of the fence")
-		least(uint64(r.AfterReset), "fenced locks after a reset")
-		least(t[Renumbered], "second rounds with a higher number")
 	}
 	return all
 }
@@ -101,19 +96,12 @@ func (r *Report) Grown() (all []Trend) {
 // report returns what is known at this moment.
 func (r *run) report(took time.Duration) *Report {
 	o := &r.options
-	rep := &Report{Processes: o.Processes, Callers: o.Callers, Seed: o.Seed, Took: took, Latency: map[string]Times{}}
-	violations, oddities, x := r.judge.verdict()
-	rep.Violations, rep.Findings = violations, oddities
-	r.judge.mu.Lock()
-	rep.Events, rep.ContendedGrants, rep.Empty, rep.Overdue = x.Events, x.Grants, x.Empty, x.Overdue
-	rep.Excused, rep.EventsWaited = r.judge.excused, r.judge.mostWait
-	rep.Resets, rep.AfterReset = r.judge.resets, r.judge.above
-	r.judge.mu.Unlock()
+	rep := &Report{Processes: o.Processes, Callers: o.Callers, Seed: o.Seed, Took: took, Kinds: len(r.kinds)}
+	rep.Violations, rep.Findings, rep.Tally = r.judge.verdict()
 	r.log.mu.Lock()
-	rep.Faults, rep.MostAtOnce, rep.Majorities = maps.Clone(r.log.counts), r.log.mostAtOnce, r.log.majorities
+	rep.Faults, rep.MostAtOnce = maps.Clone(r.log.made), r.log.mostAtOnce
 	r.log.mu.Unlock()
 	r.results.fill(rep)
-	rep.Kinds = len(r.kinds)
 	for kind, n := range rep.Faults {
 		// The log counts what begins; that it failed is known later.
 		n = max(n-rep.FailedInjections[kind], 0)
@@ -122,38 +110,26 @@ func (r *run) report(took time.Duration) *Report {
 			rep.Injected += n
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if err := clocksAvailable(); err != nil {
 		rep.NotCovered = "faults of clocks: " + err.Error()
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	rep.Servers, rep.Peaks, rep.Trends = r.servers, r.peaks, slices.Clone(r.trends)
 	return rep
 }
 
-// fill adds what the processes told.
+// fill adds what the processes and the rests told.
 func (r *results) fill(rep *Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rep.Tally = r.ended
+	rep.Tally.add(*r.sum())
+	rep.Tally.add(r.ended)
 	for _, t := range r.tallies {
 		rep.Tally.add(t)
 	}
-	all := make(latencies)
-	all.add(r.endedTimes)
-	for _, l := range r.latencies {
-		all.add(l)
-	}
-	for kind := range all {
-		rep.Latency[kind] = all.times(kind)
-	}
-	rep.Votes = map[string]Times{}
-	for kind, list := range r.votes {
-		rep.Votes[kind] = times(list)
-	}
 	rep.FailedInjections, rep.WhyFailed = maps.Clone(r.failures), maps.Clone(r.why)
-	rep.Rests, rep.Looked, rep.Keys, rep.Settled = r.rests, r.looked, r.keys, times(r.settles)
-	rep.Orphans, rep.Unsettled = slices.Clone(r.orphans), slices.Clone(r.late)
+	rep.Orphans, rep.Unsettled, rep.Settled = slices.Clone(r.orphans), slices.Clone(r.late), times(r.settles)
 }
 
 // retire takes the samples of a process that is gone. One that was killed on

@@ -9,27 +9,20 @@ import (
 
 // results are what the processes and the rests have told, put together.
 type results struct {
-	mu         sync.Mutex // guards the following
-	tallies    map[int]Tally
-	latencies  map[int]latencies
-	ended      Tally // of the processes that are gone
-	endedTimes latencies
-	votes      map[string][]time.Duration // from a heal to a counted vote, by kind
-	failures   map[string]int             // injections that failed, by kind
-	why        map[string]string          // the first of each
-	rests      int
-	looked     int // in how many of them orphans were looked for
-	keys       int
-	orphans    []string
-	settles    []time.Duration
-	late       []string // what did not settle
+	counters // of the run
+
+	mu       sync.Mutex // guards the following
+	tallies  map[int]Tally
+	ended    Tally             // of the processes that are gone
+	failures map[string]int    // injections that failed, by kind
+	why      map[string]string // the first of each
+	orphans  []string
+	settles  []time.Duration
+	late     []string // what did not settle
 }
 
 func newResults() *results {
-	return &results{
-		tallies: make(map[int]Tally), latencies: make(map[int]latencies), endedTimes: make(latencies),
-		votes: make(map[string][]time.Duration), failures: make(map[string]int), why: make(map[string]string),
-	}
+	return &results{tallies: make(map[int]Tally), failures: make(map[string]int), why: make(map[string]string)}
 }
 
 func (r *results) tally(name int, t Tally) {
@@ -38,32 +31,13 @@ func (r *results) tally(name int, t Tally) {
 	r.tallies[name] = t
 }
 
-func (r *results) took(name int, l latencies) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.latencies[name] = l
-}
-
 // fold is called when a process is gone. Of one that was killed, what it did in
 // its last half second is not known.
 func (r *results) fold(name int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended.add(r.tallies[name])
-	r.endedTimes.add(r.latencies[name])
 	delete(r.tallies, name)
-	delete(r.latencies, name)
-}
-
-// mostKept bounds the lists.
-const mostKept = 20_000
-
-func (r *results) counted(c counted) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.votes[c.Kind]) < mostKept {
-		r.votes[c.Kind] = append(r.votes[c.Kind], time.Duration(c.After))
-	}
 }
 
 func (r *results) failedInjection(kind string, err error) {
@@ -77,11 +51,11 @@ func (r *results) failedInjection(kind string, err error) {
 func (r *results) rested(took time.Duration, looked bool, keys int, orphans []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rests++
+	r.count(Rests)
 	if looked {
-		r.looked++
+		r.count(Looked)
 	}
-	r.keys += keys
+	r.counters[Keys].Add(uint64(keys))
 	r.settles = append(r.settles, took)
 	if len(r.orphans) < mostOddities {
 		r.orphans = append(r.orphans, orphans...)
@@ -91,7 +65,7 @@ func (r *results) rested(took time.Duration, looked bool, keys int, orphans []st
 func (r *results) unsettled(what []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rests++
+	r.count(Rests)
 	r.late = append(r.late, what[:min(len(what), 3)]...)
 }
 

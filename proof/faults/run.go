@@ -154,8 +154,8 @@ func Run(ctx context.Context, options Options) (*Report, error) {
 	}
 	r := &run{options: options, kinds: kinds, results: newResults()}
 	r.limiter = newLimiter(options.Nodes, options.MaxTTL)
-	r.log = &faultLog{changed: r.tellActive}
-	r.judge = &judge{log: r.log, locks: history.Locks{Patience: time.Second}}
+	r.log = &faultLog{counts: &r.results.counters}
+	r.judge = &judge{log: r.log, counts: &r.results.counters, locks: history.Locks{Patience: time.Second}}
 	if options.History != nil {
 		r.judge.history = history.NewWriter(options.History)
 	}
@@ -338,22 +338,6 @@ func (r *run) fail(err error) {
 func (r *run) order(o order) {
 	for _, p := range r.processes.all() {
 		p.order(o)
-	}
-}
-
-// tellActive tells each process which faults it can feel now.
-func (r *run) tellActive(active []*fault) {
-	for _, p := range r.processes.all() {
-		p.order(order{Do: orderFaults, Kinds: felt(active, p.slot)})
-	}
-}
-
-// tellHealed tells the processes that could feel a fault that it is over.
-func (r *run) tellHealed(f *fault, at int64) {
-	for _, p := range r.processes.all() {
-		if f.slot < 0 || f.slot == p.slot {
-			p.order(order{Do: orderHealed, Healed: &healed{Node: f.node, Kind: f.kind.Name, T: at}})
-		}
 	}
 }
 

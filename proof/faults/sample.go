@@ -1,10 +1,9 @@
 package faults
 
 import (
+	"fmt"
 	"os"
 	"runtime"
-
-	"github.com/redmux/redmux/proof/faults/measure"
 )
 
 // A Sample is what a process has of what it could lose: memory, goroutines and
@@ -25,6 +24,10 @@ func takeSample(now int64, resting bool) *Sample {
 	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
 		s.Descriptors = len(fds) - 1 // one is that by which the folder is read
 	}
-	s.RSS = measure.ResidentMemory()
+	if statm, err := os.ReadFile("/proc/self/statm"); err == nil {
+		var size, resident uint64 // in pages
+		_, _ = fmt.Sscan(string(statm), &size, &resident)
+		s.RSS = resident * uint64(os.Getpagesize())
+	}
 	return s
 }

@@ -90,10 +90,7 @@ func (s *scheduler) strike(ctx context.Context, k *Kind) {
 	if err != nil {
 		s.repair(t, err)
 	}
-	at := s.run.log.end(f)
-	if f.node >= 0 { // the quarantine of a node that forgot is part of the time until its vote counts
-		s.run.tellHealed(f, at)
-	}
+	s.run.log.end(f)
 }
 
 // repair starts a server anew if a fault could not be made or healed.

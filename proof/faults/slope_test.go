@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 const kib, mibi = float64(1 << 10), float64(1 << 20)
@@ -72,54 +71,4 @@ func TestTrendOfNoise_R28(t *testing.T) {
 		}
 	}
 	assert.Less(t, wrong, 3)
-}
-
-func TestQuantileOfLatencies(t *testing.T) {
-	w := newStopwatch([]string{"kill", "stop"})
-	for i := range 1000 {
-		w.record(w.healthy(), w.healthy(), time.Duration(i+1)*100*time.Microsecond)
-	}
-	all := w.latencies()
-	require.Len(t, all, 1)
-	times := all.times(healthy)
-	assert.Equal(t, 1000, times.Count)
-	assert.InEpsilon(t, 50*time.Millisecond, times.Median, 0.04)
-	assert.InEpsilon(t, 99*time.Millisecond, times.P99, 0.04)
-	assert.InEpsilon(t, 100*time.Millisecond, times.Most, 0.04)
-	assert.Zero(t, all.times("kill"))
-}
-
-// An attempt belongs to a fault if it met that one and no other.
-func TestStopwatch(t *testing.T) {
-	w := newStopwatch([]string{"kill", "stop"})
-	none := w.now.Load()
-	w.set([]string{"stop"})
-	stop := w.now.Load()
-	w.set([]string{"stop", "stop"})
-	assert.Equal(t, stop, w.now.Load(), "the same kind on two nodes")
-	w.set([]string{"stop", "kill"})
-	both := w.now.Load()
-	w.set([]string{"kill"})
-	kill := w.now.Load()
-	w.set(nil)
-	assert.Equal(t, none, w.now.Load())
-	assert.EqualValues(t, several, both)
-	for _, c := range []struct {
-		began, ended int64
-		kind         string
-	}{
-		{none, none, healthy}, {none, stop, "stop"}, {stop, none, "stop"}, {stop, stop, "stop"}, {kill, kill, "kill"},
-		{stop, kill, ""}, {both, none, ""}, {none, both, ""}, {both, both, ""},
-	} {
-		before := w.latencies()
-		w.record(c.began, c.ended, time.Millisecond)
-		after := w.latencies()
-		for _, kind := range []string{"kill", "stop", healthy} {
-			added := 0
-			if kind == c.kind {
-				added = 1
-			}
-			assert.Equal(t, before.times(kind).Count+added, after.times(kind).Count, "%+v: %s", c, kind)
-		}
-	}
 }

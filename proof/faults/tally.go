@@ -9,7 +9,7 @@ import (
 	"github.com/redmux/redmux/redlock"
 )
 
-// A Count is something that client processes count.
+// A Count is something that client processes count, or the run.
 type Count int
 
 const (
@@ -52,6 +52,21 @@ const (
 	ReleasesUnsure // ended without a quorum's answer, or their caller left
 	ReleasesLost   // found the lock no longer theirs
 	Looks          // locks that were compared with what the nodes hold
+
+	// Of the run.
+	Majorities // how often so many nodes were faulty that no quorum was left
+	Rests
+	Looked     // in how many rests orphans were looked for: not where a client had been killed lately, or all keys had ended
+	Keys       // of living holds, found in the rests
+	Excused    // locks that vanished while nodes forgot
+	Resets     // of the fence
+	AfterReset // grants with a number above the floor of the first
+
+	// Of the history.
+	Events
+	Contended // grants
+	Empty     // grants that were over when told
+	Overdue   // locks that outlived their validity
 
 	counts
 )
@@ -138,7 +153,7 @@ func cancelled(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-func (c *counters) tally() *Tally {
+func (c *counters) sum() *Tally {
 	var t Tally
 	for i := range c {
 		t[i] = c[i].Load()

@@ -15,20 +15,16 @@ import (
 
 // An order is what a process is told to do.
 type order struct {
-	Do     string   // one of the constants below
-	Setup  *setup   `json:",omitempty"`
-	Kinds  []string `json:",omitempty"` // with orderFaults: what is at work now where this process can feel it
-	Healed *healed  `json:",omitempty"` // with orderHealed
-	Round  int      `json:",omitempty"` // with orderRest: which rest it is
+	Do    string // one of the constants below
+	Setup *setup `json:",omitempty"`
+	Round int    `json:",omitempty"` // with orderRest: which rest it is
 }
 
 const (
-	orderSetup  = "setup"  // the first
-	orderFaults = "faults" // the faults at work have changed
-	orderHealed = "healed" // a node works again: tell when a vote of it counts
-	orderRest   = "rest"   // make no attempts, and tell what is still held
-	orderGo     = "go"     // go on
-	orderStop   = "stop"   // release, close, tell the last figures and exit
+	orderSetup = "setup" // the first
+	orderRest  = "rest"  // make no attempts, and tell what is still held
+	orderGo    = "go"    // go on
+	orderStop  = "stop"  // release, close, tell the last figures and exit
 )
 
 // A setup is all that a process must know. It goes through a pipe because it
@@ -43,30 +39,19 @@ type setup struct {
 	Callers  int // of the uncontended load
 	Portable bool
 	Seed     uint64
-	Kinds    []string // of faults that this process can feel, for its figures
-	Broken   string   // see Options.Broken
-}
-
-// A healed node is one whose fault ended, at a time of the system's monotonic
-// clock.
-type healed struct {
-	Node int
-	Kind string
-	T    int64
+	Broken   string // see Options.Broken
 }
 
 // A tale is what a process tells. Exactly one field is set, but for Last, which
 // goes with Tally.
 type tale struct {
-	Beat    int64     `json:",omitempty"` // no event that comes later has an earlier time
-	Ready   bool      `json:",omitempty"`
-	Tally   *Tally    `json:",omitempty"` // since the process began
-	Took    latencies `json:",omitempty"` // the same for times of attempts
-	Oddity  *oddity   `json:",omitempty"`
-	Resting *resting  `json:",omitempty"` // again and again while it rests
-	Counted *counted  `json:",omitempty"`
-	Sample  *Sample   `json:",omitempty"`
-	Last    bool      `json:",omitempty"`
+	Beat    int64    `json:",omitempty"` // no event that comes later has an earlier time
+	Ready   bool     `json:",omitempty"`
+	Tally   *Tally   `json:",omitempty"` // since the process began
+	Oddity  *oddity  `json:",omitempty"`
+	Resting *resting `json:",omitempty"` // again and again while it rests
+	Sample  *Sample  `json:",omitempty"`
+	Last    bool     `json:",omitempty"`
 }
 
 // An oddity is a finding of a process. If it is Excusable, it is none if a node
@@ -83,12 +68,6 @@ type resting struct {
 	Parked bool     // every caller has come to rest
 	Nodes  []string // of each node, over all clients of the process: "" where it is up and owed nothing, else why not
 	Held   []string // digests of the tokens of living holds, and of locks that were dropped
-}
-
-// counted is the first vote of a healed node that counted.
-type counted struct {
-	healed
-	After int64 // nanoseconds since it was healed
 }
 
 // A teller writes tales and events, each line at once, so that what a process

@@ -53,11 +53,9 @@ type worker struct {
 	push, poll *redlock.Client
 	fenced     *redlock.Client // pushes too, and may lead
 	semaphore  redlock.Locker  // of push
-	watch      *stopwatch
 	parking    parking
 	inspector  *inspector
 	attempt    atomic.Uint64 // numbers of attempts in the history
-	healing    healing
 	broken     atomic.Uint64 // what a client that is wrong on purpose did
 	round      atomic.Int64  // the latest rest
 	silent     atomic.Pointer[silence]
@@ -93,10 +91,6 @@ func work(in io.Reader, out io.Writer) error {
 			if err := w.begin(o.Setup, &working); err != nil {
 				return err
 			}
-		case orderFaults:
-			w.watch.set(o.Kinds)
-		case orderHealed:
-			w.healing.add(*o.Healed, w.push)
 		case orderRest:
 			w.round.Store(int64(o.Round))
 			w.parking.rest()
@@ -112,7 +106,6 @@ func work(in io.Reader, out io.Writer) error {
 // begin makes the clients and starts the loads.
 func (w *worker) begin(s *setup, working *sync.WaitGroup) (err error) {
 	w.setup = *s
-	w.watch = newStopwatch(s.Kinds)
 	if w.push, err = w.client(redlock.Config{Tracer: &redlock.Tracer{AttemptDone: w.asked}}); err != nil {
 		return err
 	}
@@ -198,13 +191,12 @@ func (w *worker) end(working *sync.WaitGroup) error {
 		_ = c.Close(ctx)
 	}
 	w.inspector.close()
-	w.tell(&tale{Took: w.watch.latencies()})
 	w.tell(&tale{Tally: tally, Last: true})
 	return nil
 }
 
 func (w *worker) counted() *Tally {
-	t := w.tally()
+	t := w.sum()
 	// Renewals are not calls; the other extensions are the calls to Extend.
 	granted := uint64(0)
 	for _, c := range w.clients() {
@@ -226,9 +218,6 @@ func (w *worker) report() {
 		case <-tick.C:
 		}
 		w.beat()
-		for _, c := range w.healing.look(w.push, w.clock.Now()) {
-			w.tell(&tale{Counted: &c})
-		}
 		if resting, _ := w.parking.state(); resting && i%2 == 0 {
 			w.tell(&tale{Resting: w.state()})
 		}
@@ -237,9 +226,6 @@ func (w *worker) report() {
 		}
 		if i%200 == 0 {
 			w.tell(&tale{Sample: takeSample(w.clock.Now(), w.parking.full())})
-		}
-		if i%500 == 499 {
-			w.tell(&tale{Took: w.watch.latencies()})
 		}
 	}
 }

@@ -6,11 +6,9 @@
 //	go run ./proof/faults/cmd/faults --for 15m           10⁴ faults and more than 10⁷ operations, on two cores
 //	go run ./proof/faults/cmd/faults --soak --for 8h     fails on a slope of memory, goroutines or descriptors too
 //	go run ./proof/faults/cmd/faults --kinds kill,stop   these only; "list" names all
-//	go run ./proof/faults/cmd/faults recovery            from the end of a fault to a counted vote
-//	go run ./proof/faults/cmd/faults stalled             memory with a stalled node at full load
 //
-// The exit code is 0 when all was well, 1 when the run failed, something grew
-// or a bound was missed, 2 when the command line makes no sense and 3 when
+// The exit code is 0 when all was well, 1 when the run failed or something
+// grew, 2 when the command line makes no sense and 3 when
 // exclusion was violated, replies were mixed up, or keys were left behind. ("go
 // run" makes 1 of all that are not 0.) An interrupt heals what is broken, looks
 // for orphans a last time and prints what came of it until then; a second one
@@ -32,10 +30,8 @@ import (
 )
 
 type commandLine struct {
-	Run      runCommand      `cmd:"" default:"withargs" help:"Run everything at once (the default)."`
-	Recovery recoveryCommand `cmd:"" help:"Measure from the end of a fault to a vote that counts."`
-	Stalled  stalledCommand  `cmd:"" help:"Measure memory with a stalled node at full load."`
-	List     listCommand     `cmd:"" help:"List the kinds of faults."`
+	Run  runCommand  `cmd:"" default:"withargs" help:"Run everything at once (the default)."`
+	List listCommand `cmd:"" help:"List the kinds of faults."`
 }
 
 // console is where a command writes.

@@ -29,13 +29,12 @@ func TestCommandLine(t *testing.T) {
 		prints string
 	}{
 		{[]string{"list"}, exitGood, "client-kill-9"},
-		{[]string{"--help"}, exitGood, "recovery"},
+		{[]string{"--help"}, exitGood, "list"},
 		{[]string{"run", "--help"}, exitGood, "--soak"},
 		{[]string{"--nonsense"}, exitUsage, ""},
 		{[]string{"--for", "soon"}, exitUsage, ""},
 		{[]string{"run", "--nodes", "99"}, exitFailed, ""},
 		{[]string{"--nodes", "99"}, exitFailed, ""},
-		{[]string{"recovery", "--faults", "none-such"}, exitFailed, ""},
 		{[]string{"--kinds", "none-such"}, exitFailed, ""},
 	} {
 		var out, said bytes.Buffer
@@ -67,16 +66,7 @@ func TestGoodRun(t *testing.T) {
 		require.NoError(t, err)
 		events++
 	}
-	assert.Equal(t, report.Events, events)
-}
-
-// A measurement prints its table.
-func TestMeasurement(t *testing.T) {
-	redistest.Require(t)
-	var out, said bytes.Buffer
-	args := []string{"recovery", "--faults", "stopped", "--repeats", "1", "--callers", "8", "--away", "300ms"}
-	assert.NotEqual(t, exitUsage, run(context.Background(), args, &out, &said), said.String()) // how fast is the machine's
-	assert.Contains(t, out.String(), "stopped")
+	assert.EqualValues(t, report.Tally[faults.Events], events)
 }
 
 // A soak of which no slope can be judged is no success.

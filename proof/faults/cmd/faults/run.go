@@ -95,6 +95,6 @@ func (f *runCommand) Run(c *console) (err error) {
 // progress writes a line a second.
 func progress(to io.Writer, r *faults.Report) {
 	fmt.Fprintf(to, "%5.0fs  %6d faults  %9d operations  %6d contended grants  %d violations  %d findings  %d orphans\n",
-		r.Took.Seconds(), r.Injected, r.Tally[faults.Operations], r.ContendedGrants,
+		r.Took.Seconds(), r.Injected, r.Tally[faults.Operations], r.Tally[faults.Contended],
 		len(r.Violations), len(r.Findings), len(r.Orphans))
 }
