@@ -213,8 +213,8 @@ func (c *Client) acquireTraced(ctx context.Context, r request) (Lock, error) {
 	start, tries := time.Now(), 0
 	lock, err := c.acquire(ctx, r, &tries)
 	c.stats.waits.record(time.Since(start))
-	if c.tracer.AcquireDone != nil {
-		c.acquireDone(ctx, CallInfo{Resource: r.name, TTL: r.ttl, Tries: tries, Start: start, Err: err}, lock)
+	if done := c.tracer.AcquireDone; done != nil {
+		trace(ctx, done, CallInfo{Resource: r.name, TTL: r.ttl, Tries: tries, Start: start, Validity: lock.Validity(), Err: err})
 	}
 	return lock, named(r.name, err)
 }

@@ -98,7 +98,10 @@ func (l Lock) Extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	must(ctx != nil, noContext)
 	start := startIf(l.client.tracer.ExtendDone != nil)
 	longer, err := l.extend(ctx, ttl)
-	l.extendDone(ctx, longer, ttl, start, err)
+	l.client.stats.extensions.count(err)
+	if done := l.client.tracer.ExtendDone; done != nil {
+		trace(ctx, done, CallInfo{Resource: l.grant.Name, TTL: ttl, Start: start, Validity: longer.Validity(), Err: err})
+	}
 	if err != nil {
 		return l, named(l.grant.Name, err)
 	}

@@ -66,52 +66,24 @@ func (c *Client) try(ctx context.Context, try int, lock *Lock) error {
 	if err == nil || isHeld(err) {
 		c.stalls.over()
 	}
-	if c.tracer.AttemptDone != nil {
-		c.traceAttempt(ctx, resource, ttl, try, lock.Validity(), start, err)
+	if done := c.tracer.AttemptDone; done != nil {
+		trace(ctx, done, CallInfo{Resource: resource, TTL: ttl, Tries: try, Start: start, Validity: lock.Validity(), Err: err})
 	}
 	return err
 }
 
-// traceAttempt traces an attempt. The tracer has the function.
-func (c *Client) traceAttempt(
-	ctx context.Context, resource string, ttl time.Duration, try int, left time.Duration, start time.Time, err error,
-) {
-	c.tracer.AttemptDone(ctx, CallInfo{
-		Resource: resource, TTL: ttl, Tries: try,
-		Start: start, Elapsed: time.Since(start), Validity: left, Err: err,
-	})
-}
-
-// acquireDone traces a call to Acquire. The tracer must have the function.
-func (c *Client) acquireDone(ctx context.Context, info CallInfo, lock Lock) {
-	info.Elapsed, info.Validity = time.Since(info.Start), lock.Validity()
-	c.tracer.AcquireDone(ctx, info)
-}
-
-// extendDone counts and traces an extension.
-func (l Lock) extendDone(ctx context.Context, longer Lock, ttl time.Duration, start time.Time, err error) {
-	l.client.stats.extensions.count(err)
-	if done := l.client.tracer.ExtendDone; done != nil {
-		done(ctx, CallInfo{
-			Resource: l.grant.Name, TTL: ttl,
-			Start: start, Elapsed: time.Since(start), Validity: longer.Validity(), Err: err,
-		})
-	}
+// trace adds the time that a call took, and passes it to a tracer's function.
+func trace(ctx context.Context, done func(context.Context, CallInfo), info CallInfo) {
+	info.Elapsed = time.Since(info.Start)
+	done(ctx, info)
 }
 
 // releaseDone counts and traces a release.
 func (l *Lock) releaseDone(ctx context.Context, start time.Time, err error) {
 	l.client.stats.releases.count(err)
-	if l.client.tracer.ReleaseDone != nil {
-		l.traceRelease(ctx, start, err)
+	if done := l.client.tracer.ReleaseDone; done != nil {
+		trace(ctx, done, CallInfo{Resource: l.grant.Name, Start: start, Err: err})
 	}
-}
-
-// traceRelease traces a release. The tracer has the function.
-func (l *Lock) traceRelease(ctx context.Context, start time.Time, err error) {
-	l.client.tracer.ReleaseDone(ctx, CallInfo{
-		Resource: l.grant.Name, Start: start, Elapsed: time.Since(start), Err: err,
-	})
 }
 
 // startIf reads the clock only if the call is traced.

@@ -209,10 +209,7 @@ func (w *waiter) handedOver(ctx context.Context, lock Lock, start time.Time, try
 	c.stats.attempts.count(nil)
 	c.stats.handedOver.Add(1)
 	if done := c.tracer.AttemptDone; done != nil {
-		done(ctx, CallInfo{
-			Resource: w.name, TTL: w.ttl, Tries: try, HandedOver: true,
-			Start: start, Elapsed: time.Since(start), Validity: lock.Validity(),
-		})
+		trace(ctx, done, CallInfo{Resource: w.name, TTL: w.ttl, Tries: try, HandedOver: true, Start: start, Validity: lock.Validity()})
 	}
 }
 

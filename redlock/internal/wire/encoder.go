@@ -177,25 +177,17 @@ func (e *Encoder) Several(dst []byte, s *Script, resources []string, token *Veil
 	return multiplex.Encoded{Bytes: dst, Key: keys}
 }
 
-// appendReleaseMany appends the head of the release of n locks. Their keys must
-// follow, and then their tokens.
-func appendReleaseMany(dst []byte, n int) []byte {
-	return ReleaseMany.Call(dst, n, 3+2*n)
-}
-
-// appendExtendMany appends the head of the extension of n locks. Their keys
-// must follow, and then the token and the two TTLs of each.
-func appendExtendMany(dst []byte, n int) []byte {
-	return ExtendMany.Call(dst, n, 3+4*n)
-}
-
-// MergedRelease and MergedExtension merge commands of the same flush.
+// MergedRelease and MergedExtension merge commands of the same flush: the keys
+// of all locks, and then the token of each, with the two TTLs of an extension.
 var (
-	MergedRelease   = mergerOf(appendReleaseMany)
-	MergedExtension = mergerOf(appendExtendMany)
+	MergedRelease   = mergerOf(&ReleaseMany, 2)
+	MergedExtension = mergerOf(&ExtendMany, 4)
 )
 
-// mergerOf returns a Merger into the script call begun by the given function.
-func mergerOf(appendHead func(dst []byte, n int) []byte) *multiplex.Merger {
-	return &multiplex.Merger{Kind: multiplex.Kind{Judge: judgeOneOfMany, Script: true}, AppendHead: appendHead}
+// mergerOf returns a Merger into calls of a script with so many arguments for
+// each lock.
+func mergerOf(s *Script, arguments int) *multiplex.Merger {
+	return &multiplex.Merger{Kind: multiplex.Kind{Judge: judgeOneOfMany, Script: true}, AppendHead: func(dst []byte, n int) []byte {
+		return s.Call(dst, n, 3+arguments*n)
+	}}
 }
