@@ -2,6 +2,7 @@ package multiplex
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -110,46 +111,66 @@ func (q *query) cut(cause error) {
 	}
 }
 
-// A Status describes one node.
+// A Status is what a group knows of one node. It holds nothing secret, and has a
+// JSON form with the names of docs/cli.md (R27). Programs read it: fields are
+// added, never renamed.
 type Status struct {
-	Addr   string      // without credentials
-	State  State       // the stage of its life
-	Server conn.Server // what it said of itself when it was last connected
-	Debts  int         // releases that it owes (R8)
+	Addr   string      `json:"addr"`  // without credentials
+	State  State       `json:"state"` // the stage of its life
+	Server conn.Server `json:"-"`     // what it said of itself when it was last connected
+	Debts  int         `json:"debts"` // releases that it has yet to confirm (R8)
 	// Connects counts handshakes, Deaths ended connections, and Sheds those
 	// of them given up by this group for silence or a full backlog (R26).
-	Connects, Deaths, Sheds int
+	Connects int `json:"connects"`
+	Deaths   int `json:"-"` // see Counts.Deaths
+	Sheds    int `json:"-"`
 	// Polled reports whether callers read this node's replies themselves.
-	Polled bool
+	Polled bool `json:"polled"`
 	// Counts has what happened so far.
-	Counts NodeCounts
+	Counts NodeCounts `json:"counts"`
 	// ReplyTime is the smoothed time to a reply.
-	ReplyTime time.Duration
+	ReplyTime time.Duration `json:"-"`
 	// Err is why the node is not up, nil when it is.
-	Err error
-	// Quarantined reports whether the node's grants do not count yet (R23).
-	// QuarantineLeft is how long that lasts if the node stays connected and
-	// no seal ends it earlier. QuarantineWhy is its reason. They are zero
-	// for a node that counts as soon as it is up.
-	Quarantined    bool
-	QuarantineLeft time.Duration
-	QuarantineWhy  string
+	Err error `json:"-"`
+	// Quarantined reports whether the node's grants do not count yet, since it
+	// may have forgotten locks (R23). QuarantineLeft is how long that lasts if
+	// the node stays connected and no seal ends it earlier. QuarantineWhy is
+	// its reason. They are zero for a node that counts as soon as it is up.
+	Quarantined    bool          `json:"quarantined"`
+	QuarantineLeft time.Duration `json:"-"`
+	QuarantineWhy  string        `json:"quarantine_why,omitempty"`
 	// Sealed reports whether a seal of the node's process is known to exist.
-	Sealed bool
+	Sealed bool `json:"sealed"`
 	// Deployment is the id of the deployment in the last look at the node,
 	// and DeploymentNodes its size (R30). Both are zero for none.
-	Deployment      string
-	DeploymentNodes int
+	Deployment      string `json:"deployment,omitempty"`
+	DeploymentNodes int    `json:"deployment_nodes,omitempty"`
 	// Opening is the id of the deployment that another client is, or was at
 	// its death, about to open with the node. It is "" if there is none.
-	Opening string
+	Opening string `json:"opening,omitempty"`
 	// Started is when the server's process started, by its own account, to the
 	// second. It is zero if the server does not say.
-	Started time.Time
-	// Warnings lists what was noteworthy about the server when it was last
-	// connected (R22), and why its grants of numbered claims do not count, one
-	// sentence each. The slice is the caller's.
-	Warnings []string
+	Started time.Time `json:"started,omitzero"`
+	// Warnings lists what should be changed about the server (R22), as found
+	// when it was last connected, and why its grants of numbered claims do not
+	// count, one sentence each. The slice is the caller's.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// MarshalJSON adds what has another form in JSON.
+func (s Status) MarshalJSON() ([]byte, error) {
+	type plain Status
+	return json.Marshal(struct {
+		Product        string  `json:"product,omitempty"`
+		Version        string  `json:"version,omitempty"`
+		ReplyTime      float64 `json:"reply_time_us"`
+		QuarantineLeft float64 `json:"quarantine_left_s,omitempty"`
+		Err            string  `json:"error,omitempty"`
+		plain
+	}{
+		s.Server.Product, s.Server.Version, float64(s.ReplyTime) / float64(time.Microsecond), s.QuarantineLeft.Seconds(),
+		errtext.JSON(s.Err), plain(s),
+	})
 }
 
 // Nodes returns the status of each node, in the order of the configuration.

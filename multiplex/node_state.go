@@ -8,8 +8,7 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-// A State is the stage of a node's life. Its String method returns its name in
-// lower case.
+// A State is the stage of a node's life, as its name in lower case.
 type State = pure.State
 
 const (

@@ -339,7 +339,7 @@ func ExampleClient_Nodes() {
 	client, stop := inMemory()
 	defer stop()
 	for _, n := range client.Nodes() {
-		fmt.Println(n.Addr, n.State, n.Product, n.Err)
+		fmt.Println(n.Addr, n.State, n.Server.Product, n.Err)
 	}
 	// Output:
 	// node0:6379 up redis <nil>

@@ -76,7 +76,7 @@ func (f *fleet) allUp(c *redlock.Client, within time.Duration) time.Duration {
 func (f *fleet) state(c *redlock.Client, node int, within time.Duration, states ...string) time.Duration {
 	f.Helper()
 	return eventually(f, within, func() error {
-		if n := c.Nodes()[node]; !slices.Contains(states, n.State) {
+		if n := c.Nodes()[node]; !slices.Contains(states, string(n.State)) {
 			return fmt.Errorf("node %d is %s, not %v: %v", node, n.State, states, n.Err)
 		}
 		return nil

@@ -28,6 +28,9 @@ func TestJSONNames(t *testing.T) {
 				exported++
 			}
 		}
+		if kind == reflect.TypeFor[NodeStatus]() {
+			exported -= 3 // Server, which is not filled; Deaths and Sheds are in Counts
+		}
 		shown := full.Interface()
 		text, err := json.Marshal(shown)
 		require.NoError(t, err)

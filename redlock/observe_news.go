@@ -301,7 +301,7 @@ func (n *news) logChange(c *NodeChange, same bool) {
 	attrs := []slog.Attr{slog.Int("node", c.Node), slog.String("addr", c.Addr), slog.String("state", string(c.State))}
 	switch {
 	case same:
-	case c.State == NodeUp:
+	case c.State == string(NodeUp):
 		n.log(n.logger, c.At, slog.LevelInfo, "redlock: node is up", attrs...)
 	default:
 		why := append(slices.Clone(attrs), slog.String("cause", c.Cause), errorAttr(c.Err))

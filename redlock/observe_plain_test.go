@@ -182,7 +182,7 @@ func tried(t *testing.T, m *memory, c *Client) (said []string) {
 	})
 	for _, n := range c.Nodes() {
 		note(n.Err)
-		said = append(said, n.Product, n.Version, n.Deployment, n.Opening, n.QuarantineWhy)
+		said = append(said, n.Server.Product, n.Server.Version, n.Deployment, n.Opening, n.QuarantineWhy)
 		said = append(said, n.Warnings...)
 		text, err := json.Marshal(n)
 		require.NoError(t, err)

@@ -49,7 +49,7 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		QuorumTime float64 `json:"quorum_time_us"`
 		plain
-	}{micros(s.QuorumTime), plain(s)})
+	}{float64(s.QuorumTime) / float64(time.Microsecond), plain(s)})
 }
 
 // CallCounts counts calls by outcome (R12).

@@ -417,7 +417,7 @@ func awaitKeys(t *testing.T, nodes []*redlocktest.Node, allowed ...string) {
 
 func awaitState(t *testing.T, c *redlock.Client, node int, state string) {
 	t.Helper()
-	await(t, func() bool { return c.Nodes()[node].State == state }, "node %d is not %s", node, state)
+	await(t, func() bool { return string(c.Nodes()[node].State) == state }, "node %d is not %s", node, state)
 }
 
 // await polls by itself: require.Eventually starts goroutines, which does not

@@ -3,33 +3,31 @@ package pure
 import "time"
 
 // A State is the stage of a node's life.
-type State uint8
+type State string
 
 const (
 	// Down means that there is no connection. The next attempt comes after
 	// a pause.
-	Down State = iota
+	Down State = "down"
 	// Dialing means that an attempt to connect and shake hands is under way.
-	Dialing
+	Dialing State = "dialing"
 	// Fencing means that the commands of the previous connection are being made
 	// harmless (R8).
-	Fencing
+	Fencing State = "fencing"
 	// Paying means that the node's unconfirmed releases are sent, before
 	// any other command (R8).
-	Paying
+	Paying State = "paying"
 	// Up means that the node gets every command, and its votes count.
-	Up
+	Up State = "up"
 	// Shed means that this client broke the connection (R26). The node gets no
 	// new commands.
-	Shed
+	Shed State = "shed"
 	// Stopped means that the group was closed.
-	Stopped
+	Stopped State = "stopped"
 )
 
-var stateNames = [...]string{"down", "dialing", "fencing", "paying", "up", "shed", "stopped"}
-
 // String returns the name of the state.
-func (s State) String() string { return stateNames[s] }
+func (s State) String() string { return string(s) }
 
 // A LifeEvent is what happened to a node.
 type LifeEvent uint8
@@ -104,7 +102,7 @@ type Life struct {
 
 // NewLife returns the life of a node that has not been dialed.
 func NewLife() Life {
-	return Life{delay: redialFirst, barredDelay: barredFirst, credit: dialBurst}
+	return Life{State: Down, delay: redialFirst, barredDelay: barredFirst, credit: dialBurst}
 }
 
 // On returns the life after an event, and what to do. jitter is uniform in [0,

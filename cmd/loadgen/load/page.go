@@ -53,7 +53,7 @@ func pageRun(r runResult, number int) report.Run {
 		node := report.Node{Addr: n.Addr, Product: n.Server, Version: n.Version}
 		if i < len(r.states) {
 			node.State, node.ReplyTime = string(r.states[i].State), r.states[i].ReplyTime
-			node.Product, node.Version = cmp.Or(node.Product, r.states[i].Product), cmp.Or(node.Version, r.states[i].Version)
+			node.Product, node.Version = cmp.Or(node.Product, r.states[i].Server.Product), cmp.Or(node.Version, r.states[i].Server.Version)
 		}
 		run.Nodes = append(run.Nodes, node)
 	}
