@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/require"
 )
 
 // timeOf returns a server's time of day.
@@ -132,39 +131,10 @@ func TestClockNeverTurnsBackByItself(t *testing.T) {
 	require.InDelta(t, float64(ahead), float64(until), 4*float64(time.Since(asked)+time.Millisecond))
 }
 
-// Nothing is left of a clock: no file in the temporary folder, and no mapping.
-func TestClockCleansUp(t *testing.T) {
-	redistest.NoLeaks(t)
-	redistest.Require(t)
-	needClocks(t)
-	t.Setenv("TMPDIR", t.TempDir())
-	s, err := redistest.Start(redistest.Options{OwnClock: true})
-	require.NoError(t, err)
-	s.Clock().SetRate(2)
-	require.NoError(t, s.Close())
-	require.NoError(t, s.Close())
-	s.Clock().SetRate(3) // has no effect
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), "*"))
-	require.NoError(t, err)
-	require.Empty(t, left)
-	maps, err := os.ReadFile("/proc/self/maps")
-	require.NoError(t, err)
-	require.NotContains(t, string(maps), os.TempDir())
-}
-
-// needClocks skips the test, with the reason, if there are no clocks.
-func needClocks(t *testing.T) {
-	t.Helper()
-	if err := redistest.ClocksAvailable(); err != nil {
-		t.Skip(err)
-	}
-}
-
 // A library that cannot read its rules ends the server and says why. Otherwise
 // all tests of clocks would pass with the machine's own.
 func TestClockRefusesToRunWithoutRules(t *testing.T) {
 	redistest.Require(t)
-	needClocks(t)
 	s := redistest.Servers(t, 1, redistest.OwnClock)[0]
 	require.NoError(t, s.Kill())
 	require.NoError(t, os.Truncate(s.Clock().File(), 0))

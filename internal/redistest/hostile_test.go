@@ -2,15 +2,13 @@ package redistest_test
 
 import (
 	"bytes"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/require"
 )
 
 const sampleSize = 2 << 20
@@ -75,38 +73,5 @@ func TestHostileNode(t *testing.T) {
 				require.Empty(t, node.Keys())
 			})
 		})
-	}
-}
-
-// TestHostileNodeAll: with all, the scripts after the first SET are answered in
-// the same way.
-func TestHostileNodeAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := redistest.NewNetwork()
-		node := redistest.NewHostileNode(network.Listen("a"), redistest.Hostile{Bytes: []byte("+ok\r\n")}, true)
-		defer node.Close()
-		c := dial(t, network, "a")
-		require.Equal(t, ":0\r\n", c.do("EVAL", "return 0", "0"))
-		require.Equal(t, "+ok\r\n", c.do("SET", "k", "t"))
-		require.Equal(t, "+ok\r\n", c.do("EVAL", "return 0", "0"))
-		require.Equal(t, "+PONG\r\n", c.do("PING"))
-	})
-}
-
-// TestHostileNodeClosesInTheMiddle uses real sockets, whose buffers fill up.
-func TestHostileNodeClosesInTheMiddle(t *testing.T) {
-	redistest.NoLeaks(t)
-	for _, h := range redistest.HostileReplies {
-		if h.Forever == nil {
-			continue
-		}
-		node, err := redistest.StartHostile(h, false)
-		require.NoError(t, err)
-		conn, err := net.Dial("tcp", node.Addr())
-		require.NoError(t, err)
-		send(t, conn, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n")
-		receive(t, conn, string(h.Sample(50_000)))
-		require.NoError(t, node.Close())
-		conn.Close()
 	}
 }

@@ -12,9 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/require"
 )
 
 // connect returns both ends of a connection to "a".
@@ -50,72 +49,57 @@ func readError(c net.Conn) error {
 	return err
 }
 
-func TestNetworkBuffersAndTakesLatency(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := redistest.NewNetwork()
-		n.At("a").Latency(3*time.Millisecond, 5*time.Millisecond)
-		start := time.Now()
-		client, server := connect(t, n)
-		require.Equal(t, 8*time.Millisecond, time.Since(start), "a dial takes one round trip")
-
-		start = time.Now()
-		send(t, client, "ping")
-		require.Zero(t, time.Since(start), "Write does not wait for the reader")
-		receive(t, server, "ping")
-		require.Equal(t, 3*time.Millisecond, time.Since(start))
-		send(t, server, "pong")
-		receive(t, client, "pong")
-		require.Equal(t, 8*time.Millisecond, time.Since(start))
-	})
-}
-
-func TestNetworkKeepsOrderWhenLatencyFalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := redistest.NewNetwork()
-		client, server := connect(t, n)
-		n.At("a").Latency(time.Second, 0)
-		send(t, client, "first")
-		n.At("a").Latency(0, 0)
-		send(t, client, "second")
-		require.NoError(t, client.Close())
-		start := time.Now()
-		receive(t, server, "firstsecond")
-		require.Equal(t, time.Second, time.Since(start))
-		require.ErrorIs(t, readError(server), io.EOF)
-	})
-}
-
-// The end of a connection travels behind its bytes, so the node's end may be
-// open when the client's is closed.
-func TestNetworkCountsBothEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := redistest.NewNetwork()
-		client, server := connect(t, n)
-		link := n.At("a")
-		require.Equal(t, [2]int{1, 1}, [2]int{link.Conns(), link.Dialed()})
-		require.NoError(t, client.Close())
-		require.Equal(t, [2]int{1, 0}, [2]int{link.Conns(), link.Dialed()})
-		require.NoError(t, server.Close())
-		require.Equal(t, [2]int{0, 0}, [2]int{link.Conns(), link.Dialed()})
-	})
-}
-
-func TestNetworkPauseHoldsBytesAndEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := redistest.NewNetwork()
-		client, server := connect(t, n)
-		n.At("a").Pause(redistest.Up)
-		send(t, client, "late")
-		require.NoError(t, client.(interface{ Abort() error }).Abort())
-
-		require.NoError(t, server.SetReadDeadline(time.Now().Add(time.Hour)))
-		require.ErrorIs(t, readError(server), os.ErrDeadlineExceeded)
-		require.NoError(t, server.SetReadDeadline(time.Time{}))
-
-		n.At("a").Resume(redistest.Up)
-		receive(t, server, "late")
-		require.ErrorIs(t, readError(server), syscall.ECONNRESET, "behind the bytes, not before them")
-	})
+// What both ends see of each fault. The client has sent "abcdef", of which the
+// server has read nothing yet; it waits for what it expects.
+func TestNetworkFaults(t *testing.T) {
+	const forever = time.Hour
+	for name, c := range map[string]struct {
+		before     func(l *redistest.Link)
+		does       func(l *redistest.Link, client net.Conn)
+		got        string // by the server
+		end, after error  // of the server, and of the client
+		took       time.Duration
+	}{
+		"latency":     {before: func(l *redistest.Link) { l.Latency(3*time.Millisecond, 0) }, got: "abcdef", took: 3 * time.Millisecond},
+		"it falls":    {before: func(l *redistest.Link) { l.Latency(time.Second, 0) }, does: func(l *redistest.Link, client net.Conn) { l.Latency(0, 0); client.Close() }, got: "abcdef", end: io.EOF, after: net.ErrClosed, took: time.Second},
+		"drip":        {before: func(l *redistest.Link) { l.Drip(redistest.Up, time.Millisecond) }, got: "abcdef", took: 6 * time.Millisecond},
+		"cut at once": {before: func(l *redistest.Link) { l.CutOnce(redistest.Up, 0) }, end: syscall.ECONNRESET, after: syscall.ECONNRESET},
+		"cut inside":  {before: func(l *redistest.Link) { l.CutOnce(redistest.Up, 3) }, got: "abc", end: syscall.ECONNRESET, after: syscall.ECONNRESET},
+		"cut behind":  {before: func(l *redistest.Link) { l.CutOnce(redistest.Up, 6) }, got: "abcdef", end: syscall.ECONNRESET, after: syscall.ECONNRESET},
+		"reset":       {does: func(l *redistest.Link, _ net.Conn) { l.Reset() }, got: "abcdef", end: syscall.ECONNRESET, after: syscall.ECONNRESET},
+		"reset under way": {before: func(l *redistest.Link) { l.Pause(redistest.Both) }, does: func(l *redistest.Link, _ net.Conn) { l.Reset() },
+			end: syscall.ECONNRESET, after: syscall.ECONNRESET},
+		"half open": {does: func(l *redistest.Link, client net.Conn) { l.HalfOpen(); _, _ = client.Write([]byte("into the void")) }, got: "abcdef", end: syscall.ECONNRESET, after: os.ErrDeadlineExceeded},
+		"paused, aborted and resumed": {before: func(l *redistest.Link) { l.Pause(redistest.Up) }, does: func(l *redistest.Link, client net.Conn) {
+			_ = client.(interface{ Abort() error }).Abort()
+			time.AfterFunc(time.Second, func() { l.Resume(redistest.Up) })
+		}, got: "abcdef", end: syscall.ECONNRESET, after: net.ErrClosed, took: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := redistest.NewNetwork()
+				client, server := connect(t, n)
+				if c.before != nil {
+					c.before(n.At("a"))
+				}
+				start := time.Now()
+				send(t, client, "abcdef")
+				synctest.Wait()
+				if c.does != nil {
+					c.does(n.At("a"), client)
+				}
+				receive(t, server, c.got)
+				if c.end != nil {
+					require.ErrorIs(t, readError(server), c.end)
+				}
+				require.Equal(t, c.took, time.Since(start))
+				if c.after != nil {
+					_ = client.SetReadDeadline(time.Now().Add(forever))
+					require.ErrorIs(t, readError(client), c.after)
+				}
+			})
+		})
+	}
 }
 
 // An abort discards what has not arrived, if the network loses it; so does the
@@ -157,80 +141,6 @@ func TestNetworkAbortsLose(t *testing.T) {
 	}
 }
 
-func TestNetworkDeadlines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := redistest.NewNetwork()
-		n.At("a").Window(redistest.Up, 4)
-		client, server := connect(t, n)
-		start := time.Now()
-		require.NoError(t, client.SetDeadline(start.Add(time.Second)))
-		written, err := client.Write([]byte("123456"))
-		require.Equal(t, 4, written, "the window is full")
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.Equal(t, time.Second, time.Since(start))
-		var timeout net.Error
-		require.ErrorAs(t, readError(client), &timeout)
-		require.True(t, timeout.Timeout())
-
-		// A deadline set by another goroutine wakes the reader.
-		go func() {
-			time.Sleep(time.Second)
-			server.SetReadDeadline(time.Now())
-		}()
-		receive(t, server, "1234")
-		require.ErrorIs(t, readError(server), os.ErrDeadlineExceeded)
-	})
-}
-
-func TestNetworkWindowOpensAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := redistest.NewNetwork()
-		n.At("a").Window(redistest.Up, 4)
-		client, server := connect(t, n)
-		go client.Write([]byte("123456789"))
-		receive(t, server, "123456789")
-	})
-}
-
-func TestNetworkCloseWakes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := redistest.NewNetwork()
-		client, server := connect(t, n)
-		done := make(chan error)
-		go func() { done <- readError(client) }()
-		synctest.Wait()
-		client.Close()
-		require.ErrorIs(t, <-done, net.ErrClosed)
-		_, err := client.Write([]byte("x"))
-		require.ErrorIs(t, err, net.ErrClosed)
-		require.ErrorIs(t, readError(server), io.EOF)
-
-		// As with TCP, the first write to a closed peer succeeds and is lost.
-		send(t, server, "x")
-		_, err = server.Write([]byte("x"))
-		require.ErrorIs(t, err, syscall.EPIPE)
-		require.Equal(t, 1, n.Conns())
-		server.Close()
-		require.Zero(t, n.Conns())
-	})
-}
-
-func TestNetworkReset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := redistest.NewNetwork()
-		client, server := connect(t, n)
-		send(t, client, "arrived")
-		n.At("a").Pause(redistest.Both)
-		send(t, client, "under way")
-		n.At("a").Reset()
-		receive(t, server, "arrived")
-		require.ErrorIs(t, readError(server), syscall.ECONNRESET)
-		require.ErrorIs(t, readError(client), syscall.ECONNRESET)
-		_, err := client.Write([]byte("x"))
-		require.ErrorIs(t, err, syscall.ECONNRESET)
-	})
-}
-
 // What was sent before a break arrives after what is sent over a new
 // connection: the late SET of R8.
 func TestNetworkBreakIsLate(t *testing.T) {
@@ -252,63 +162,6 @@ func TestNetworkBreakIsLate(t *testing.T) {
 		receive(t, server, "late")
 		require.Equal(t, 51*time.Millisecond, time.Since(start))
 		require.ErrorIs(t, readError(server), syscall.ECONNRESET)
-	})
-}
-
-func TestNetworkCut(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		n    int64
-		got  string
-	}{{"at once", 0, ""}, {"inside", 3, "abc"}, {"at the end", 6, "abcdef"}} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := redistest.NewNetwork()
-				n.At("a").CutOnce(redistest.Up, tt.n)
-				client, server := connect(t, n)
-				send(t, client, "abcdef")
-				receive(t, server, tt.got)
-				require.ErrorIs(t, readError(server), syscall.ECONNRESET)
-				require.ErrorIs(t, readError(client), syscall.ECONNRESET)
-
-				client, server = connect(t, n)
-				send(t, client, "abcdef")
-				receive(t, server, "abcdef")
-			})
-		})
-	}
-}
-
-func TestNetworkDripAndChunk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := redistest.NewNetwork()
-		n.At("a").Drip(redistest.Down, time.Millisecond)
-		client, server := connect(t, n)
-		start := time.Now()
-		send(t, server, "12345")
-		receive(t, client, "12345")
-		require.Equal(t, 5*time.Millisecond, time.Since(start))
-
-		n.At("a").Drip(redistest.Down, 0)
-		n.At("a").Chunk(redistest.Down, 2)
-		send(t, server, "12345")
-		read, err := client.Read(make([]byte, 10))
-		require.NoError(t, err)
-		require.Equal(t, 2, read)
-	})
-}
-
-func TestNetworkHalfOpen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := redistest.NewNetwork()
-		client, server := connect(t, n)
-		n.At("a").HalfOpen()
-		require.ErrorIs(t, readError(server), syscall.ECONNRESET)
-		for range 3 {
-			send(t, client, "into the void")
-		}
-		client.SetReadDeadline(time.Now().Add(time.Hour))
-		require.ErrorIs(t, readError(client), os.ErrDeadlineExceeded)
 	})
 }
 
@@ -342,18 +195,51 @@ func TestNetworkDialFails(t *testing.T) {
 	})
 }
 
-func TestNetworkCloseEndsEverything(t *testing.T) {
+func TestNetworkDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := redistest.NewNetwork()
-		client, _ := connect(t, n)
-		l := n.Listen("b")
-		done := make(chan error, 2)
-		go func() { _, err := l.Accept(); done <- err }()
+		n.At("a").Window(redistest.Up, 4)
+		client, server := connect(t, n)
+		start := time.Now()
+		require.NoError(t, client.SetDeadline(start.Add(time.Second)))
+		written, err := client.Write([]byte("123456"))
+		require.Equal(t, 4, written, "the window is full")
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(start))
+		var timeout net.Error
+		require.ErrorAs(t, readError(client), &timeout)
+		require.True(t, timeout.Timeout())
+
+		// A deadline set by another goroutine wakes the reader.
+		go func() {
+			time.Sleep(time.Second)
+			server.SetReadDeadline(time.Now())
+		}()
+		receive(t, server, "1234")
+		require.ErrorIs(t, readError(server), os.ErrDeadlineExceeded)
+	})
+}
+
+func TestNetworkCloseWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := redistest.NewNetwork()
+		client, server := connect(t, n)
+		done := make(chan error)
 		go func() { done <- readError(client) }()
 		synctest.Wait()
-		n.Close()
-		<-done
-		<-done
+		client.Close()
+		require.ErrorIs(t, <-done, net.ErrClosed)
+		_, err := client.Write([]byte("x"))
+		require.ErrorIs(t, err, net.ErrClosed)
+		require.ErrorIs(t, readError(server), io.EOF)
+
+		// As with TCP, the first write to a closed peer succeeds and is lost.
+		send(t, server, "x")
+		_, err = server.Write([]byte("x"))
+		require.ErrorIs(t, err, syscall.EPIPE)
+		require.Equal(t, 1, n.Conns())
+		server.Close()
+		require.Zero(t, n.Conns())
 	})
 }
 

@@ -4,25 +4,16 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/require"
 )
 
 const release = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end return 0"
-
-func releaseScript(keys, args []string, db *redistest.DB) any {
-	if db.DeleteIf(keys[0], args[0]) {
-		return 1
-	}
-	return 0
-}
 
 // client is a connection that sends commands and compares raw replies.
 type client struct {
@@ -70,110 +61,6 @@ func one(t *testing.T, config redistest.NodeConfig) (*redistest.Network, *redist
 	return network, node, dial(t, network, "node0:6379")
 }
 
-func TestNodeLocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, node, c := one(t, redistest.NodeConfig{})
-		node.Script(release, releaseScript)
-		sha := redistest.SHA1(release)
-		for _, tt := range []struct{ command, reply string }{
-			{"SET k a NX PX 100", "+OK\r\n"},
-			{"SET k b NX PX 100", "$-1\r\n"},
-			{"PTTL k", ":100\r\n"},
-			{"GET k", "$1\r\na\r\n"},
-			{"EVALSHA " + sha + " 1 k a", "-NOSCRIPT No matching script. Please use EVAL.\r\n"},
-			{"SCRIPT LOAD *", "$40\r\n" + sha + "\r\n"},
-			{"EVALSHA " + sha + " 1 k b", ":0\r\n"},
-			{"EVALSHA " + strings.ToUpper(sha) + " 1 k a", ":1\r\n"},
-			{"PTTL k", ":-2\r\n"},
-			{"SET k a PX 0", "-ERR invalid expire time in 'set' command\r\n"},
-			{"SET k a PY 1", "-ERR syntax error\r\n"},
-			{"SET k", "-ERR wrong number of arguments for 'set' command\r\n"},
-			{"SET k a", "+OK\r\n"},
-			{"PTTL k", ":-1\r\n"},
-			{"PEXPIRE k 50", ":1\r\n"},
-			{"DELEX k IFEQ a", "-ERR unknown command 'DELEX', with args beginning with: 'k' 'IFEQ' 'a' \r\n"},
-			{"DEL k j", ":1\r\n"},
-		} {
-			args := strings.Split(tt.command, " ")
-			if args[len(args)-1] == "*" {
-				args[len(args)-1] = release
-			}
-			require.Equal(t, tt.reply, c.do(args...), tt.command)
-		}
-		require.Equal(t, 6, node.Calls("set"))
-		require.Equal(t, 1, node.Calls("SCRIPT LOAD"))
-	})
-}
-
-func TestNodeExpiresOnSimulatedTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, node, c := one(t, redistest.NodeConfig{})
-		c.do("SET", "k", "a", "PX", "10000")
-		time.Sleep(10*time.Second - time.Nanosecond)
-		require.Equal(t, []string{"k"}, node.Keys())
-		time.Sleep(time.Nanosecond)
-		require.Empty(t, node.Keys())
-		require.Equal(t, "+OK\r\n", c.do("SET", "k", "b", "NX", "PX", "10000"))
-	})
-}
-
-func TestNodeExtendOnlyLengthens(t *testing.T) { // R10
-	synctest.Test(t, func(t *testing.T) {
-		_, node, _ := one(t, redistest.NodeConfig{})
-		db := node.DB()
-		db.Set("k", "a", time.Second)
-		require.False(t, db.ExtendIf("k", "b", time.Minute))
-		require.True(t, db.ExtendIf("k", "a", time.Millisecond))
-		ttl, _ := db.TTL("k")
-		require.Equal(t, time.Second, ttl)
-		require.True(t, db.ExtendIf("k", "a", time.Minute))
-		ttl, _ = db.TTL("k")
-		require.Equal(t, time.Minute, ttl)
-	})
-}
-
-func TestNodeHandshake(t *testing.T) { // R21
-	synctest.Test(t, func(t *testing.T) {
-		network, node, c := one(t, redistest.NodeConfig{Password: "pw", Product: "valkey", Version: "8.1.1"})
-		require.Contains(t, c.do("PING"), "-NOAUTH ")
-		require.Contains(t, c.do("HELLO", "3"), "-NOAUTH ")
-		require.Contains(t, c.do("HELLO", "3", "AUTH", "default", "no"), "-WRONGPASS ")
-		require.Contains(t, c.do("HELLO", "9"), "-NOPROTO ")
-		hello := c.do("HELLO", "3", "AUTH", "default", "pw", "SETNAME", "me")
-		require.Equal(t, "%7\r\n$6\r\nserver\r\n$6\r\nvalkey\r\n$7\r\nversion\r\n$5\r\n8.1.1\r\n$5\r\nproto\r\n:3\r\n"+
-			"$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n", hello)
-		require.Equal(t, ":1\r\n", c.do("CLIENT", "ID"))
-		require.Equal(t, "+OK\r\n", c.do("CLIENT", "SETINFO", "LIB-NAME", "x"))
-		info := c.do("CLIENT", "INFO")
-		require.Contains(t, info, "id=1 addr="+c.LocalAddr().String()+" ")
-		require.Contains(t, info, " name=me ")
-		info = c.do("INFO", "server", "memory")
-		require.Contains(t, info, "run_id:"+node.RunID()+"\r\n")
-		require.Contains(t, info, "redis_version:7.2.4\r\n")
-		require.Contains(t, info, "valkey_version:8.1.1\r\n")
-		require.Contains(t, info, "maxmemory_policy:noeviction\r\n")
-		require.NotContains(t, info, "role:")
-		require.Contains(t, c.do("INFO"), "role:master\r\n")
-		require.Equal(t, "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n", c.do("ROLE"))
-		require.Equal(t, "_\r\n", c.do("GET", "k"))
-
-		d := dial(t, network, "node0:6379")
-		require.Equal(t, "+OK\r\n", d.do("AUTH", "pw"))
-		require.Equal(t, "$-1\r\n", d.do("GET", "k"), "RESP2 until HELLO")
-		d.do("SELECT", "2")
-		d.do("SET", "k", "other")
-		require.Equal(t, "_\r\n", c.do("GET", "k"))
-	})
-}
-
-func TestNodeWithoutHello(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, _, c := one(t, redistest.NodeConfig{NoHello: true, Version: "5.0.14"})
-		require.Contains(t, c.do("HELLO", "3"), "-ERR unknown command ")
-		require.Contains(t, c.do("CLIENT", "SETINFO", "LIB-NAME", "x"), "-ERR unknown subcommand ")
-	})
-}
-
 func TestNodeExecutesWhatDeadClientsSent(t *testing.T) { // R8
 	for _, tt := range []struct {
 		name   string
@@ -219,42 +106,6 @@ func TestNodeExecutesWhatDeadClientsSent(t *testing.T) { // R8
 	}
 }
 
-func TestNodeKillsOnlyWhoMatchesAllFilters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network, node, a := one(t, redistest.NodeConfig{})
-		b := dial(t, network, "node0:6379")
-		a.do("PING")
-		kill := func(args ...string) string { return b.do(append([]string{"CLIENT", "KILL"}, args...)...) }
-		require.Equal(t, ":0\r\n", kill("ID", "1", "ADDR", b.LocalAddr().String()))
-		require.Equal(t, ":0\r\n", kill("ID", "2", "SKIPME", "yes"))
-		require.Equal(t, ":1\r\n", kill("ID", "1", "ADDR", a.LocalAddr().String()))
-		require.ErrorIs(t, readError(a), io.EOF)
-		require.Equal(t, ":1\r\n", kill("ID", "2", "SKIPME", "no"), "the reply still comes")
-		require.ErrorIs(t, readError(b), io.EOF)
-		require.Zero(t, node.Conns())
-	})
-}
-
-func TestNodeRestart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network, node, c := one(t, redistest.NodeConfig{})
-		node.Script(release, releaseScript)
-		c.do("SCRIPT", "LOAD", release)
-		c.do("SET", "k", "a")
-		before := node.RunID()
-		time.Sleep(time.Hour)
-		node.Restart()
-		require.Error(t, readError(c))
-		d := dial(t, network, "node0:6379")
-		require.Equal(t, ":1\r\n", d.do("CLIENT", "ID"))
-		require.Empty(t, node.Keys())
-		require.NotEqual(t, before, node.RunID())
-		require.Contains(t, d.do("INFO", "server"), "uptime_in_seconds:0\r\n")
-		require.Contains(t, d.do("EVALSHA", redistest.SHA1(release), "1", "k", "a"), "-NOSCRIPT ")
-		require.Equal(t, 2, node.Connects())
-	})
-}
-
 func TestNodeHooksDelaysRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, node, c := one(t, redistest.NodeConfig{})
@@ -291,57 +142,6 @@ func TestNodeHooksDelaysRefusals(t *testing.T) {
 	})
 }
 
-func TestNodeNativeRelease(t *testing.T) { // R25
-	synctest.Test(t, func(t *testing.T) {
-		_, _, c := one(t, redistest.NodeConfig{DELEX: true, DELIFEQ: true})
-		c.do("SET", "k", "a")
-		require.Equal(t, ":0\r\n", c.do("DELEX", "k", "IFEQ", "b"))
-		require.Equal(t, ":1\r\n", c.do("DELEX", "k", "IFEQ", "a"))
-		c.do("SET", "k", "a")
-		require.Equal(t, ":0\r\n", c.do("DELIFEQ", "k", "b"))
-		require.Equal(t, ":1\r\n", c.do("DELIFEQ", "k", "a"))
-	})
-}
-
-func TestNodePausedStopsReading(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, node, c := one(t, redistest.NodeConfig{})
-		node.Pause()
-		c.SetWriteDeadline(time.Now().Add(time.Minute))
-		set := resp.AppendCommand(nil, "SET", "k", strings.Repeat("x", 1000), "NX")
-		sent := 0
-		for {
-			if _, err := c.Write(set); err != nil {
-				break
-			}
-			sent++
-		}
-		require.Less(t, sent, 2000)
-		node.Resume()
-		for range sent {
-			c.next()
-		}
-	})
-}
-
-func TestNodeScriptReplies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, node, c := one(t, redistest.NodeConfig{})
-		for _, tt := range []struct {
-			value any
-			reply string
-		}{
-			{nil, "$-1\r\n"}, {true, ":1\r\n"}, {7, ":7\r\n"}, {"s", "$1\r\ns\r\n"},
-			{redistest.Status("OK"), "+OK\r\n"}, {fmt.Errorf("ERR x"), "-ERR x\r\n"},
-			{[]any{1, "a", nil}, "*3\r\n:1\r\n$1\r\na\r\n$-1\r\n"}, {[]int64{1, 0}, "*2\r\n:1\r\n:0\r\n"},
-			{redistest.Raw("+raw\r\n"), "+raw\r\n"},
-		} {
-			node.Script("x", func([]string, []string, *redistest.DB) any { return tt.value })
-			require.Equal(t, tt.reply, c.do("EVAL", "x", "0"))
-		}
-	})
-}
-
 // TestNodeOverTCP shows that a node also serves real sockets, and that Close
 // leaves nothing behind.
 func TestNodeOverTCP(t *testing.T) {
@@ -359,4 +159,91 @@ func TestNodeOverTCP(t *testing.T) {
 	send(t, conn, "garbage\r\n")
 	receive(t, conn, "-ERR Protocol error\r\n")
 	require.ErrorIs(t, readError(conn), io.EOF)
+}
+
+// A node that restarts is another process, with its keys or without.
+func TestNodeRestart(t *testing.T) {
+	for pttl, restart := range map[string]func(*redistest.Node){":-2\r\n": (*redistest.Node).Restart, ":6000\r\n": (*redistest.Node).RestartDurably} {
+		synctest.Test(t, func(t *testing.T) {
+			network, node, c := one(t, redistest.NodeConfig{})
+			c.do("SCRIPT", "LOAD", release)
+			c.do("SET", "k", "a", "PX", "10000")
+			before := node.RunID()
+			time.Sleep(4 * time.Second)
+			restart(node)
+			require.Error(t, readError(c))
+			d := dial(t, network, "node0:6379")
+			require.Equal(t, pttl, d.do("PTTL", "k"), "its life goes on meanwhile")
+			require.Equal(t, ":1\r\n", d.do("CLIENT", "ID"))
+			require.NotEqual(t, before, node.RunID())
+			require.Contains(t, d.do("INFO", "server"), "uptime_in_seconds:0\r\n")
+			require.Contains(t, d.do("EVALSHA", redistest.SHA1(release), "1", "k", "a"), "-NOSCRIPT ")
+		})
+	}
+}
+
+// Keys, PTTL, TIME and the uptime follow the node's clock, for native commands
+// and scripts alike.
+func TestNodeClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, node, c := one(t, redistest.NodeConfig{})
+		start := node.Clock().Now()
+		require.Equal(t, start, time.Now(), "one that was not set is the world's")
+		node.Clock().SetRate(2)
+		c.do("SET", "a", "x", "PX", "10000")
+		time.Sleep(5*time.Second - time.Millisecond)
+		require.Equal(t, ":2\r\n", c.do("PTTL", "a"))
+		time.Sleep(time.Millisecond)
+		require.Equal(t, ":-2\r\n", c.do("PTTL", "a"))
+		require.Equal(t, 10*time.Second, node.Clock().Now().Sub(start))
+		require.Contains(t, c.do("INFO", "server"), "uptime_in_seconds:10\r\n")
+
+		node.Clock().SetRate(0.5)
+		c.do("SET", "b", "x", "PX", "5000")
+		require.Equal(t, ":1\r\n", c.do("EVAL", "return redis.call('PEXPIRE', KEYS[1], 10000)", "1", "b"))
+		require.Equal(t, ":10000\r\n", c.do("PTTL", "b"))
+		time.Sleep(20*time.Second - time.Millisecond)
+		require.Equal(t, []string{"b"}, node.Keys())
+		require.Equal(t, time.Minute, node.Clock().Lasts(30*time.Second))
+		time.Sleep(time.Millisecond)
+		require.Empty(t, node.Keys())
+
+		node.Clock().SetRate(1)
+		c.do("SET", "c", "x", "PX", "10000")
+		node.Clock().Step(-5 * time.Second)
+		require.Equal(t, ":15000\r\n", c.do("PTTL", "c"))
+		node.Clock().Step(15 * time.Second)
+		require.Empty(t, node.Keys())
+		require.Equal(t, time.Minute, node.Clock().Lasts(time.Minute))
+	})
+}
+
+// A tracked key that expires at another time than expected is pushed when it
+// expires.
+func TestNodePushesByItsClock(t *testing.T) {
+	for name, set := range map[string]struct {
+		clock func(*redistest.NodeClock)
+		after time.Duration
+	}{
+		"as it is":     {func(*redistest.NodeClock) {}, 10 * time.Second},
+		"faster":       {func(c *redistest.NodeClock) { c.SetRate(2) }, 5 * time.Second},
+		"slower":       {func(c *redistest.NodeClock) { c.SetRate(0.5) }, 20 * time.Second},
+		"jumped":       {func(c *redistest.NodeClock) { c.Step(time.Hour) }, 0},
+		"jumped there": {func(c *redistest.NodeClock) { c.Step(-5 * time.Second) }, 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, node, c := one(t, redistest.NodeConfig{})
+				c.do("HELLO", "3")
+				c.do("CLIENT", "TRACKING", "ON", "OPTIN")
+				c.do("SET", "k", "x", "PX", "10000")
+				c.do("CLIENT", "CACHING", "YES")
+				c.do("GET", "k")
+				start := time.Now()
+				set.clock(node.Clock())
+				require.Equal(t, ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", c.next())
+				require.InDelta(t, set.after.Seconds(), time.Since(start).Seconds(), 0.02)
+			})
+		})
+	}
 }

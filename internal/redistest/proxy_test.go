@@ -1,18 +1,15 @@
 package redistest_test
 
 import (
-	"crypto/tls"
-	"io"
 	"net"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/require"
 )
 
 // patience bounds the wait for an event.
@@ -32,51 +29,6 @@ func through(t *testing.T, p *redistest.Proxy) *client {
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(patience))
 	return &client{t, conn, resp.NewReader(resp.Limits{})}
-}
-
-func TestProxyRelays(t *testing.T) {
-	redistest.NoLeaks(t)
-	_, p := proxied(t)
-	require.Equal(t, "redis://"+p.Addr(), p.URL())
-	c := through(t, p)
-	require.Equal(t, "+PONG\r\n", c.do("PING"))
-	require.Equal(t, 1, p.Conns())
-	require.Equal(t, "+OK\r\n", c.do("QUIT"))
-	require.ErrorIs(t, readError(c), io.EOF, "the server's end is passed on")
-	c.Close()
-	require.Eventually(t, func() bool { return p.Conns() == 0 }, patience, time.Millisecond)
-	require.Equal(t, 1, p.Dials())
-}
-
-func TestProxyDelaysAndDrips(t *testing.T) {
-	redistest.NoLeaks(t)
-	_, p := proxied(t)
-	c := through(t, p)
-	p.Latency(10*time.Millisecond, 10*time.Millisecond)
-	start := time.Now()
-	require.Equal(t, "+PONG\r\n", c.do("PING"))
-	require.GreaterOrEqual(t, time.Since(start), 20*time.Millisecond)
-
-	p.Latency(0, 0)
-	p.Drip(redistest.Down, 3*time.Millisecond)
-	start = time.Now()
-	require.Equal(t, "+PONG\r\n", c.do("PING"))
-	require.GreaterOrEqual(t, time.Since(start), 21*time.Millisecond)
-}
-
-func TestProxyIsSilentOneWay(t *testing.T) {
-	redistest.NoLeaks(t)
-	s, p := proxied(t)
-	c := through(t, p)
-	c.do("PING")
-	p.Pause(redistest.Down)
-	c.send("SET", "k", "v")
-	require.Eventually(t, func() bool { v, _ := s.Do("GET", "k"); return v == "v" }, patience, time.Millisecond)
-	c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-	require.ErrorContains(t, readError(c), "timeout")
-	c.SetReadDeadline(time.Time{})
-	p.Resume(redistest.Down)
-	require.Equal(t, "+OK\r\n", c.next())
 }
 
 func TestProxyHoldsWhatADeadClientSent(t *testing.T) { // R8
@@ -126,7 +78,10 @@ func TestProxyCutsAndResets(t *testing.T) {
 	require.ErrorIs(t, readError(c), syscall.ECONNRESET)
 
 	c = through(t, p)
-	c.do("PING")
+	p.Latency(10*time.Millisecond, 10*time.Millisecond)
+	start := time.Now()
+	require.Equal(t, "+PONG\r\n", c.do("PING"))
+	require.GreaterOrEqual(t, time.Since(start), 20*time.Millisecond)
 	p.Reset()
 	require.ErrorIs(t, readError(c), syscall.ECONNRESET)
 }
@@ -164,27 +119,4 @@ func TestProxyRefuses(t *testing.T) {
 		require.ErrorIs(t, readError(conn), syscall.ECONNRESET)
 		conn.Close()
 	}
-}
-
-func TestProxyClosesWithOpenAndPausedConnections(t *testing.T) {
-	redistest.NoLeaks(t)
-	_, p := proxied(t)
-	c := through(t, p)
-	c.do("PING")
-	p.Pause(redistest.Both)
-	c.send("PING")
-	require.NoError(t, p.Close())
-	require.Error(t, readError(c))
-}
-
-func TestProxyPassesTLS(t *testing.T) {
-	redistest.NoLeaks(t)
-	servers := redistest.Servers(t, 1, redistest.OverTLS)
-	p := redistest.Proxies(t, servers)[0]
-	require.Equal(t, "rediss://"+p.Addr(), p.URL())
-	conn, err := tls.Dial("tcp", p.Addr(), servers[0].TLSConfig())
-	require.NoError(t, err)
-	defer conn.Close()
-	c := &client{t, conn, resp.NewReader(resp.Limits{})}
-	require.Equal(t, "+PONG\r\n", c.do("PING"))
 }

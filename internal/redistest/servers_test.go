@@ -2,7 +2,6 @@ package redistest_test
 
 import (
 	"bufio"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"net/url"
@@ -14,36 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/stretchr/testify/require"
 )
-
-func TestServers(t *testing.T) {
-	redistest.NoLeaks(t)
-	servers := redistest.Servers(t, 5)
-	for _, s := range servers {
-		v, err := s.Do("SET", "k", "v", "PX", "60000")
-		require.NoError(t, err)
-		require.Equal(t, "OK", v)
-		v, err = s.Do("PTTL", "k")
-		require.NoError(t, err)
-		require.InDelta(t, 60000, v, 30000)
-		v, err = s.Do("GET", "nothing")
-		require.NoError(t, err)
-		require.Nil(t, v)
-		v, err = s.Do("KEYS", "*")
-		require.NoError(t, err)
-		require.Equal(t, []any{"k"}, v)
-		_, err = s.Do("GET")
-		require.ErrorContains(t, err, "ERR wrong number of arguments")
-	}
-	u, err := url.Parse(servers[0].URL())
-	require.NoError(t, err)
-	require.Equal(t, "unix", u.Scheme)
-	require.Less(t, len(u.Path), 100)
-	require.Empty(t, servers[0].TCPAddr())
-}
 
 func TestServerRestartsEmptyOnItsAddresses(t *testing.T) {
 	redistest.NoLeaks(t)
@@ -73,28 +45,6 @@ func TestServerRestartsEmptyOnItsAddresses(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestServerStopsAndContinues(t *testing.T) {
-	redistest.NoLeaks(t)
-	s := redistest.Servers(t, 1)[0]
-	require.NoError(t, s.Stop())
-	done := make(chan error, 1)
-	go func() {
-		_, err := s.Do("PING")
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		t.Fatalf("a stopped server answered: %v", err)
-	case <-time.After(30 * time.Millisecond):
-	}
-	require.NoError(t, s.Continue())
-	require.NoError(t, <-done)
-
-	// A stopped server can be closed.
-	require.NoError(t, s.Stop())
-	require.NoError(t, s.Close())
-}
-
 // A fault may be healed, and change the folder, while the server is being
 // closed. Nothing of it stays.
 func TestCloseBesideAChangeOfItsFolder(t *testing.T) {
@@ -120,24 +70,6 @@ func TestCloseBesideAChangeOfItsFolder(t *testing.T) {
 		require.NoDirExists(t, filepath.Dir(u.Path))
 		require.NoDirExists(t, filepath.Dir(u.Path)+".gone")
 	}
-}
-
-func TestServerOverTLS(t *testing.T) {
-	redistest.NoLeaks(t)
-	servers := redistest.Servers(t, 2, redistest.OverTLS)
-	for _, s := range servers {
-		require.Contains(t, s.URL(), "rediss://127.0.0.1:")
-		require.FileExists(t, s.CAFile())
-		v, err := s.Do("PING")
-		require.NoError(t, err)
-		require.Equal(t, "PONG", v)
-	}
-	// One configuration serves all; without it the certificate is refused.
-	conn, err := tls.Dial("tcp", servers[1].TCPAddr(), servers[0].TLSConfig())
-	require.NoError(t, err)
-	conn.Close()
-	_, err = tls.Dial("tcp", servers[1].TCPAddr(), nil)
-	require.Error(t, err)
 }
 
 func TestServerThatCannotStartSaysWhy(t *testing.T) {
@@ -270,17 +202,56 @@ func (tb *fakeTB) Fatalf(format string, args ...any) {
 	panic(tb.said)
 }
 
-func TestFindHonoursTheEnvironment(t *testing.T) {
-	t.Setenv("REDMUX_SERVER", filepath.Join(t.TempDir(), "none"))
-	_, ok := redistest.Find()
-	require.False(t, ok)
-	_, err := redistest.Start(redistest.Options{})
-	require.ErrorIs(t, err, redistest.ErrNoServer)
+// wrapper writes a script that becomes the server, like those of
+// testdata/fetch.sh, and adds an option by which it can be recognized.
+func wrapper(t *testing.T, server, name, maxclients string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	script := "#!/bin/sh\nexec '" + server + "' \"$@\" --maxclients " + maxclients + "\n"
+	require.NoError(t, os.WriteFile(path, []byte(script), 0o755))
+	return path
+}
 
-	own, err := os.Executable()
+func TestGroupsMixServersInTurn(t *testing.T) {
+	redistest.NoLeaks(t)
+	redistest.Require(t)
+	server, _ := redistest.Find()
+	server, err := exec.LookPath(server)
 	require.NoError(t, err)
-	t.Setenv("REDMUX_SERVER", own)
+	a, b := wrapper(t, server, "a", "101"), wrapper(t, server, "b", "102")
+	t.Setenv("REDMUX_SERVERS", a+string(filepath.ListSeparator)+string(filepath.ListSeparator)+b)
+	t.Setenv("REDMUX_SERVER", "")
+
+	limit := func(s *redistest.Server) any {
+		all, err := s.Do("CONFIG", "GET", "maxclients")
+		require.NoError(t, err)
+		return all.([]any)[1]
+	}
+	var limits []any
+	for _, s := range redistest.Servers(t, 5) {
+		limits = append(limits, limit(s))
+	}
+	require.Equal(t, []any{"101", "102", "101", "102", "101"}, limits)
+
+	// A single server runs the first program, unless REDMUX_SERVER names
+	// another. A group ignores REDMUX_SERVER.
 	path, ok := redistest.Find()
 	require.True(t, ok)
-	require.Equal(t, own, path)
+	require.Equal(t, a, path)
+	t.Setenv("REDMUX_SERVER", b)
+	path, ok = redistest.Find()
+	require.True(t, ok)
+	require.Equal(t, b, path)
+	require.Equal(t, "101", limit(redistest.Servers(t, 1)[0]))
+	// The servers of a group of one kind are what a single one is without a group.
+	for _, s := range redistest.Servers(t, 2, redistest.OfOneKind) {
+		require.Equal(t, "102", limit(s))
+	}
+	// A Path has precedence over both.
+	require.Equal(t, "102", limit(redistest.Servers(t, 1, func(o *redistest.Options) { o.Path = b })[0]))
+
+	t.Setenv("REDMUX_SERVERS", a+string(filepath.ListSeparator)+filepath.Join(t.TempDir(), "gone"))
+	_, err = redistest.StartN(1, redistest.Options{})
+	require.ErrorContains(t, err, "REDMUX_SERVERS", "not even one that is there")
+	require.ErrorContains(t, err, "gone")
 }
