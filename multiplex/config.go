@@ -120,18 +120,21 @@ type Allow struct {
 	// second address would find the key that the first has set. A failure
 	// of that server costs two votes.
 	SameServer bool
-	// Replica accepts a server that says it is a replica.
-	Replica bool
-	// Cluster accepts a server in cluster mode, whose keys may move away.
-	Cluster bool
-	// Sentinel accepts a sentinel.
-	Sentinel bool
+	// Replica, Cluster and Sentinel accept servers that say that they are one. A
+	// failover then forgets locks, and keys of a cluster may move away.
+	Replica, Cluster, Sentinel bool
 	// Eviction suppresses the warning about a server that may evict keys. Such
 	// a server is never refused.
 	Eviction bool
+	// MissingPermissions accepts servers that refuse the trial of a necessary
+	// command, with a warning. The package above makes the steps of its Prelude
+	// optional. If a user may set keys but not run the scripts, locks stay until
+	// their TTL ends.
+	MissingPermissions bool
 	// OtherMaxTTL accepts a node whose seal was written with another MaxTTL.
-	// The longer one then applies to all nodes and is written into their seals
-	// (R23).
+	// The longer one then applies to all nodes, bounds their quarantines and is
+	// written into their seals (R23). Set it on all clients during the rollout
+	// of a longer MaxTTL, and at no other time.
 	OtherMaxTTL bool
 }
 

@@ -26,12 +26,7 @@ import (
 // clients at one time, all may get ErrHeld: for one to win, use Acquire with a
 // short Config.MaxWait.
 func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
-	lock := c.wanted(c.plain(), resource, ttl)
-	err := c.try(ctx, 1, &lock)
-	if err == ErrHeld {
-		return lock, err // which allocates nothing (R12)
-	}
-	return lock, named(resource, err)
+	return c.Lock(resource).TryAcquire(ctx, ttl)
 }
 
 // plain returns the kind of a lock on one resource.

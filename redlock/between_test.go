@@ -117,7 +117,7 @@ func TestAHoldIsNotKeptOnceCloseHasBegun_R28(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		lock := mustAcquire(t, c, "r", time.Minute)
-		h := c.newHold(t.Context(), lock, c.keeper.clock(), HoldOptions{TTL: time.Minute})
+		h := c.newHold(t.Context(), lock, c.keeper.clock(), c.keeper.clock(), HoldOptions{TTL: time.Minute})
 		closing := false
 		c.keeper.clock = func() instant {
 			if !closing {

@@ -135,7 +135,7 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 		Seal:        wire.SealOf(config.Prefix),
 		Durable:     config.durable(),
 		LookBehind:  true,
-		Allow:       config.Allow.group(),
+		Allow:       config.Allow,
 		Remarks:     remarks,
 	}, nil
 }

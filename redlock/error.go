@@ -97,9 +97,8 @@ var (
 )
 
 // A ResourceError adds the resource to the error of a call. Every error of a
-// call for a resource has one in its chain, except ErrHeld from
-// Client.TryAcquire, which must not allocate. The log does not receive it
-// (R27).
+// call for a resource has one in its chain, except ErrHeld from TryAcquire,
+// which must not allocate. The log does not receive it (R27).
 type ResourceError struct {
 	Resource string // without the prefix; as Lock.Resource for several
 	Err      error  // the error of the call

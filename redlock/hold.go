@@ -91,7 +91,11 @@ func (c *Client) hold(
 	// The lock knows two clocks. If the third has moved, it is unknown whether
 	// that was before or after the attempt began.
 	granted := instant{lock.until.Add(pure.Drift(o.TTL, c.config.DriftFactor) - o.TTL), before.slept}
-	h := c.newHold(ctx, lock, granted, o)
+	begun := granted
+	if t := lock.tenure; t != nil {
+		begun.at = t.begun
+	}
+	h := c.newHold(ctx, lock, granted, begun, o)
 	if left := h.Validity(); left <= 0 || left < c.config.MinValidity {
 		c.abandon(lock)
 		return nil, errSlept
@@ -110,17 +114,9 @@ func (c *Client) abandon(lock Lock) {
 	c.released(&lock)
 }
 
-// newHold returns the hold of a lock with a validity from granted on.
-func (c *Client) newHold(ctx context.Context, lock Lock, granted instant, o HoldOptions) *Hold {
-	begun := granted
-	if t := lock.tenure; t != nil {
-		begun.at = t.begun
-	}
-	return c.newHoldSince(ctx, lock, granted, begun, o)
-}
-
-// newHoldSince is newHold with bounds that count from begun.
-func (c *Client) newHoldSince(ctx context.Context, lock Lock, granted, begun instant, o HoldOptions) *Hold {
+// newHold returns the hold of a lock with a validity from granted on, and with
+// bounds that count from begun.
+func (c *Client) newHold(ctx context.Context, lock Lock, granted, begun instant, o HoldOptions) *Hold {
 	validity := o.TTL - pure.Drift(o.TTL, c.config.DriftFactor)
 	h := &Hold{client: c, options: o, begun: begun, lock: lock, granted: granted, slot: unplaced}
 	if lock.tenure == nil {

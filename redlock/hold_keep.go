@@ -46,7 +46,7 @@ func (c *Client) keepLock(ctx context.Context, lock Lock, o HoldOptions) (*Hold,
 	defer c.group.DelayClose(-1)
 	now := c.keeper.clock()
 	validity := o.TTL - pure.Drift(o.TTL, c.config.DriftFactor)
-	h := c.newHoldSince(ctx, lock, instant{lock.until.Add(-validity), now.slept}, now, o)
+	h := c.newHold(ctx, lock, instant{lock.until.Add(-validity), now.slept}, now, o)
 	// Copies of the lock are not told from it, so another may release it.
 	h.lock.tenure.rise(tenureShown, o.TTL)
 	if h.Validity() <= 0 {

@@ -114,7 +114,7 @@ func TestAWallClockThatIsSetBack(t *testing.T) {
 	// As if it were granted now: TryAcquire reads the real clock.
 	later := func(name string) *Hold {
 		lock := mustAcquire(t, c, name, sleeperTTL)
-		h := c.newHold(context.Background(), lock, c.keeper.clock(), HoldOptions{TTL: sleeperTTL})
+		h := c.newHold(context.Background(), lock, c.keeper.clock(), c.keeper.clock(), HoldOptions{TTL: sleeperTTL})
 		require.True(t, c.keeper.keep(h))
 		return h
 	}

@@ -27,11 +27,14 @@ func (c *Client) Lock(resource string) Locker {
 }
 
 // TryAcquire is Client.TryAcquire. For a held resource, the error of every
-// Locker but that of a plain lock is a *HeldError. An attempt for a permit may
+// Locker but that of a plain lock has a *HeldError. An attempt for a permit may
 // take up to four rounds, each bounded by the vote timeout.
 func (l Locker) TryAcquire(ctx context.Context, ttl time.Duration) (Lock, error) {
 	lock := l.client.wanted(l.kind, l.name, ttl)
 	err := l.client.try(ctx, 1, &lock)
+	if err == ErrHeld {
+		return lock, err // which allocates nothing (R12)
+	}
 	return lock, named(l.name, err)
 }
 

@@ -18,28 +18,10 @@ import (
 )
 
 // Allow overrides, one by one, the checks that a server must pass before it
-// gets a vote (R22). The user is then responsible for what it allows. The zero
-// value allows nothing.
-type Allow struct {
-	// SameServer gives two addresses of one server two votes. It is for tests
-	// only, and the addresses need different databases: in one database, the
-	// second address finds the first one's key.
-	SameServer bool
-	// Replica, Cluster and Sentinel accept servers of that role. A failover
-	// then forgets locks.
-	Replica, Cluster, Sentinel bool
-	// Eviction suppresses the warning in NodeStatus about servers that may
-	// evict keys.
-	Eviction bool
-	// MissingPermissions accepts servers that refuse the client's trial of a
-	// necessary command, with a warning in NodeStatus. If a user may SET but
-	// not run the scripts, locks stay until their TTL ends.
-	MissingPermissions bool
-	// OtherMaxTTL accepts nodes with a seal by clients with another MaxTTL; the
-	// longer one then bounds the quarantines. Set it on all clients during the
-	// rollout of a longer MaxTTL, and at no other time.
-	OtherMaxTTL bool
-}
+// gets a vote (R22): its role and mode, its permissions, its MaxTTL, and that no
+// other node is the same server. The user is then responsible for what it
+// allows. The zero value allows nothing.
+type Allow = multiplex.Allow
 
 const (
 	// aclRights are the rights a user of this package needs, on keys with the
@@ -128,14 +110,6 @@ func tryClaimForm(kinds *kind.Kinds, resource string) (steps []conn.Step) {
 
 // trialTTL is the life of a key that only a trial sets.
 const trialTTL = time.Second
-
-// group returns the part of Allow that package multiplex applies.
-func (a Allow) group() multiplex.Allow {
-	return multiplex.Allow{
-		SameServer: a.SameServer, Replica: a.Replica, Cluster: a.Cluster,
-		Sentinel: a.Sentinel, Eviction: a.Eviction, OtherMaxTTL: a.OtherMaxTTL,
-	}
-}
 
 // explain makes a required step say which permission the user lacks (R22).
 func explain(step conn.Step, name string) conn.Step {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/errtext"
-	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
@@ -237,7 +236,7 @@ func (c *inspector) writeFloors(ctx context.Context, found []foundFloor, floor, 
 	errs := make([]error, len(found))
 	silent := c.Group().QueryEach(ctx, 2, func(node int) [][]byte {
 		write := wire.WriteFloor(c.config.Prefix, found[node].seal, found[node].run, strconv.FormatInt(floor, 10), strconv.FormatInt(most, 10))
-		return [][]byte{loadFloor, write}
+		return [][]byte{wire.Floor.Load(), write}
 	}, func(node, question int, v resp.Value) error {
 		count, ok := v.Int64()
 		switch {
@@ -253,8 +252,6 @@ func (c *inspector) writeFloors(ctx context.Context, found []foundFloor, floor, 
 	})
 	return changed, firstOf(found, silent, errs)
 }
-
-var loadFloor = resp.AppendCommand(nil, "SCRIPT", "LOAD", lua.Floor)
 
 // firstOf returns the first of the nodes' errors, with the node's name.
 func firstOf(found []foundFloor, silent, refused []error) error {

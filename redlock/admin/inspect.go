@@ -243,8 +243,8 @@ func (c *inspector) askFor(ctx context.Context, all *Inspection, participants bo
 	key := c.config.Prefix + all.Resource
 	all.Nodes = make([]InspectedNode, len(c.config.Nodes))
 	questions := []question{
-		lookScript.load(),
-		{resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", key), func(node int, v resp.Value) error {
+		load(&lookScript),
+		{resp.AppendCommand(nil, "EVALSHA", lookScript.Digest, "1", key), func(node int, v resp.Value) error {
 			return all.Nodes[node].readValue(v)
 		}},
 		{resp.AppendCommand(nil, "PTTL", key), func(node int, v resp.Value) error {
@@ -252,7 +252,7 @@ func (c *inspector) askFor(ctx context.Context, all *Inspection, participants bo
 		}},
 	}
 	if c.config.Fenced {
-		last := resp.AppendCommand(nil, "EVALSHA", lookScript.digest, "1", key+wire.FenceSuffix)
+		last := resp.AppendCommand(nil, "EVALSHA", lookScript.Digest, "1", key+wire.FenceSuffix)
 		questions = append(questions, question{last, func(node int, v resp.Value) error {
 			return all.Nodes[node].readFence(v)
 		}})
@@ -262,7 +262,7 @@ func (c *inspector) askFor(ctx context.Context, all *Inspection, participants bo
 	}
 	rolls := rollsOf(key, len(c.config.Nodes))
 	for _, k := range rolls {
-		questions = append(questions, k.script.load(), k.ask(0))
+		questions = append(questions, load(k.script), k.ask(0))
 	}
 	errs := c.query(ctx, questions)
 	if more := morePages(rolls, errs); len(more) > 0 {
@@ -295,23 +295,18 @@ func (c *inspector) query(ctx context.Context, questions []question) []error {
 	return errs
 }
 
-// A script is a Lua program for the nodes, and their name for it.
-type script struct{ source, digest string }
-
-func newScript(source string) script { return script{source, lua.Digest(source)} }
-
 // load returns the command to load a script: an inspection is rare, and a node
 // may have lost its scripts.
-func (s *script) load() question {
-	return question{resp.AppendCommand(nil, "SCRIPT", "LOAD", s.source), func(_ int, v resp.Value) error {
-		if string(v.Bytes()) != s.digest {
+func load(s *wire.Script) question {
+	return question{s.Load(), func(_ int, v resp.Value) error {
+		if s.Loaded(v) != nil {
 			return fmt.Errorf("%w: type %q to SCRIPT LOAD", multiplex.ErrUnexpected, v.Type())
 		}
 		return nil
 	}}
 }
 
-var lookScript = newScript(lua.Look)
+var lookScript = wire.NewScript(lua.Look)
 
 // isWrongType reports whether v is the reply of GET for a key without a string.
 func isWrongType(v resp.Value) bool { return conn.ClassOf(v) == conn.ClassWrongType }

@@ -48,9 +48,9 @@ const MaxParticipants = 1024
 const lookPage = 20
 
 var (
-	lookReadersScript = newScript(lua.LookReaders)
-	lookPermitsScript = newScript(lua.LookPermits)
-	lookQueueScript   = newScript(lua.LookQueue)
+	lookReadersScript = wire.NewScript(lua.LookReaders)
+	lookPermitsScript = wire.NewScript(lua.LookPermits)
+	lookQueueScript   = wire.NewScript(lua.LookQueue)
 )
 
 // A roll is what one node said of the participants of one kind. Of permits, a
@@ -70,7 +70,7 @@ type sight struct {
 
 // A rollKind is a kind of participants, with its script.
 type rollKind struct {
-	script   *script
+	script   *wire.Script
 	numbered bool   // each has a number of its own
 	rolls    []roll // of the nodes
 	// command returns the script's call that passes over so many.
@@ -87,8 +87,8 @@ const (
 // rollsOf returns the kinds of the resource with a key, on n nodes, with nothing
 // seen yet.
 func rollsOf(key string, n int) [3]*rollKind {
-	of := func(s *script, numbered bool, args ...string) *rollKind {
-		call := append([]string{"EVALSHA", s.digest}, args...)
+	of := func(s *wire.Script, numbered bool, args ...string) *rollKind {
+		call := append([]string{"EVALSHA", s.Digest}, args...)
 		return &rollKind{script: s, numbered: numbered, rolls: make([]roll, n), command: func(skip int) []byte {
 			return resp.AppendCommand(nil, append(slices.Clip(call), strconv.Itoa(skip))...)
 		}}

@@ -278,7 +278,7 @@ func TestInspectOfALiarWithManyPermits_R16(t *testing.T) {
 			require.NoError(t, err)
 		}
 		time.Sleep(2 * ms)
-		digest, said := newScript(lua.LookPermits).digest, 0
+		digest, said := lua.Digest(lua.LookPermits), 0
 		m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
 			if args[0] != "EVALSHA" || args[1] != digest {
 				return nil, false
@@ -309,7 +309,7 @@ func TestInspectOfALiarWithOnePermit_R16(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, lock.Release(t.Context()))
 		time.Sleep(2 * ms)
-		digest := newScript(lua.LookPermits).digest
+		digest := lua.Digest(lua.LookPermits)
 		m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
 			const reply = "*8\r\n:1\r\n:1\r\n:0\r\n:1\r\n$1\r\na\r\n:0\r\n:1\r\n$1\r\nb\r\n"
 			return []byte(reply), args[0] == "EVALSHA" && args[1] == digest
@@ -344,7 +344,7 @@ func TestInspectOfALiarAboutParticipants_R16(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
 				c := m.Client(t, redlock.Config{})
-				digest := newScript(lua.LookReaders).digest
+				digest := lua.Digest(lua.LookReaders)
 				m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
 					return []byte(reply), args[0] == "EVALSHA" && args[1] == digest
 				})
@@ -388,9 +388,9 @@ func TestInspectOfOneNodesWord_R33(t *testing.T) {
 		m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
 			switch {
 			case args[0] != "EVALSHA":
-			case args[1] == newScript(lua.LookPermits).digest:
+			case args[1] == lua.Digest(lua.LookPermits):
 				return []byte("*2\r\n:1\r\n:1\r\n"), true
-			case args[1] == newScript(lua.LookReaders).digest:
+			case args[1] == lua.Digest(lua.LookReaders):
 				return []byte("*2\r\n:7\r\n:0\r\n"), true
 			}
 			return nil, false
