@@ -33,7 +33,7 @@ func TestDialBoundedBySilence(t *testing.T) {
 		assert.NotErrorIs(t, err, context.DeadlineExceeded, "no caller's context has ended")
 		assert.Equal(t, 3*time.Second, time.Since(start))
 
-		cfg.TLS = newCertificates(t).client()
+		cfg.TLS = newCertificates(t).Client()
 		_, err = Dial(context.Background(), cfg)
 		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		assert.Equal(t, 6*time.Second, time.Since(start))
@@ -60,7 +60,7 @@ func TestDialCancelled(t *testing.T) {
 				return ours, nil
 			}}
 			if withTLS {
-				cfg.TLS = newCertificates(t).client()
+				cfg.TLS = newCertificates(t).Client()
 			}
 			start := time.Now()
 			_, err := Dial(ctx, cfg)
@@ -74,11 +74,11 @@ func TestDialCancelled(t *testing.T) {
 // plaintext.
 func TestDialTLS(t *testing.T) {
 	certs := newCertificates(t)
-	old := certs.server()
+	old := certs.Server()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
-	older := certs.client()
+	older := certs.Client()
 	older.MinVersion = tls.VersionTLS10
-	named := certs.client()
+	named := certs.Client()
 	named.ServerName = "node.test"
 	for _, c := range []struct {
 		name   string
@@ -88,15 +88,15 @@ func TestDialTLS(t *testing.T) {
 		greet  string
 		text   string // "" if the dial succeeds
 	}{
-		{"verified by the address", "node.test:1", certs.client(), certs.server(), "", ""},
-		{"verified by an IP address", "127.0.0.1:1", certs.client(), certs.server(), "", ""},
-		{"verified by the name given", "other.test:1", named, certs.server(), "", ""},
-		{"another host", "other.test:1", certs.client(), certs.server(), "", "not other.test"},
-		{"unknown authority", "node.test:1", &tls.Config{}, certs.server(), "", "unknown authority"},
-		{"not verified by wish", "other.test:1", &tls.Config{InsecureSkipVerify: true}, certs.server(), "", ""},
+		{"verified by the address", "node.test:1", certs.Client(), certs.Server(), "", ""},
+		{"verified by an IP address", "127.0.0.1:1", certs.Client(), certs.Server(), "", ""},
+		{"verified by the name given", "other.test:1", named, certs.Server(), "", ""},
+		{"another host", "other.test:1", certs.Client(), certs.Server(), "", "not other.test"},
+		{"unknown authority", "node.test:1", &tls.Config{}, certs.Server(), "", "unknown authority"},
+		{"not verified by wish", "other.test:1", &tls.Config{InsecureSkipVerify: true}, certs.Server(), "", ""},
 		{"too old", "node.test:1", older, old, "", "protocol version"},
-		{"HTTP", "node.test:1", certs.client(), nil, "HTTP/1.1 400 Bad Request\r\n\r\n", "peer speaks HTTP"},
-		{"RESP without TLS", "node.test:1", certs.client(), nil, "-ERR max number of clients reached\r\n", "peer speaks no TLS"},
+		{"HTTP", "node.test:1", certs.Client(), nil, "HTTP/1.1 400 Bad Request\r\n\r\n", "peer speaks HTTP"},
+		{"RESP without TLS", "node.test:1", certs.Client(), nil, "-ERR max number of clients reached\r\n", "peer speaks no TLS"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -166,11 +166,11 @@ func TestDialThatFailsClosesItsConnection_R28(t *testing.T) {
 		node   *script
 		dials  int32
 	}{
-		"no TLS":               {overTLS(certs.client()), false, &script{greet: "-ERR max number of clients reached\r\n"}, 1},
-		"no TLS, and hung up":  {overTLS(certs.client()), false, &script{greet: "HTTP/1.1 400 Bad Request\r\n\r\n", hangUp: true}, 1},
+		"no TLS":               {overTLS(certs.Client()), false, &script{greet: "-ERR max number of clients reached\r\n"}, 1},
+		"no TLS, and hung up":  {overTLS(certs.Client()), false, &script{greet: "HTTP/1.1 400 Bad Request\r\n\r\n", hangUp: true}, 1},
 		"unknown authority":    {overTLS(&tls.Config{}), true, &script{}, 1},
-		"silent instead of it": {overTLS(certs.client()), false, &script{}, 1},
-		"refused over TLS":     {refusing(overTLS(certs.client())), true, &script{}, 1},
+		"silent instead of it": {overTLS(certs.Client()), false, &script{}, 1},
+		"refused over TLS":     {refusing(overTLS(certs.Client())), true, &script{}, 1},
 		"refused":              {refusing(Config{}), false, &script{}, 1},
 		"no RESP":              {Config{}, false, &script{greet: "HTTP/1.1 400 Bad Request\r\n\r\n"}, 1},
 		"silent":               {Config{}, false, &script{answers: map[string]string{"HELLO": ""}}, 1},
@@ -186,7 +186,7 @@ func TestDialThatFailsClosesItsConnection_R28(t *testing.T) {
 				go func() {
 					for theirs, err := l.Accept(); err == nil; theirs, err = l.Accept() {
 						if c.secure {
-							theirs = tls.Server(theirs, certs.server())
+							theirs = tls.Server(theirs, certs.Server())
 						}
 						go c.node.serve(theirs, 0)
 					}
@@ -248,7 +248,7 @@ func TestPlaintextIsTestedOnAConnectionThatIsClosed_R21_R28(t *testing.T) {
 		network := redistest.NewNetwork()
 		defer network.Close()
 		go plaintext(network.Listen("node.test:1"))
-		config := certs.client()
+		config := certs.Client()
 		var dialed []*closings
 		cfg := Config{Endpoint: Endpoint{Addr: "node.test:1", TLS: config}}
 		cfg.NetDial = func(ctx context.Context, name, addr string) (net.Conn, error) {
@@ -279,7 +279,7 @@ func TestWhatAnswersPlaintext_R21(t *testing.T) {
 			network := redistest.NewNetwork()
 			defer network.Close()
 			go greeting(network.Listen("node.test:1"), answer)
-			_, err := Dial(t.Context(), Config{Endpoint: Endpoint{Addr: "node.test:1", TLS: certs.client()}, NetDial: network.Dial})
+			_, err := Dial(t.Context(), Config{Endpoint: Endpoint{Addr: "node.test:1", TLS: certs.Client()}, NetDial: network.Dial})
 			require.Error(t, err)
 			require.Equal(t, is, errors.Is(err, errPlaintext), "%q: %v", answer, err)
 		})
@@ -295,7 +295,7 @@ func TestDialWaitsForItsTestForPlaintext_R28(t *testing.T) {
 		defer network.Close()
 		go plaintext(network.Listen("node.test:1"))
 		var running, calls atomic.Int32
-		cfg := Config{Endpoint: Endpoint{Addr: "node.test:1", TLS: certs.client(), DialTimeout: tlsPatience + 100*time.Millisecond}}
+		cfg := Config{Endpoint: Endpoint{Addr: "node.test:1", TLS: certs.Client(), DialTimeout: tlsPatience + 100*time.Millisecond}}
 		cfg.NetDial = func(ctx context.Context, name, addr string) (net.Conn, error) {
 			running.Add(1)
 			defer running.Add(-1)
@@ -314,13 +314,13 @@ func TestDialWaitsForItsTestForPlaintext_R28(t *testing.T) {
 // mutual is a node that demands a certificate of the same authority.
 type mutual struct {
 	script
-	certs *certificates // what it shows and trusts now
+	certs *redistest.Certificates // what it shows and trusts now
 }
 
 func (m *mutual) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
-	config := m.certs.server()
-	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, m.certs.pool
+	config := m.certs.Server()
+	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, m.certs.Pool
 	m.mu.Lock()
 	n := len(m.conns)
 	m.conns = append(m.conns, nil)
@@ -334,8 +334,8 @@ func (m *mutual) dial(ctx context.Context, network, addr string) (net.Conn, erro
 // another tls.Config says, and that stays as it is, since other nodes share it.
 func TestDialReadsTheFilesOfTheURLAgain(t *testing.T) {
 	dir := t.TempDir()
-	write := func(c *certificates) {
-		for name, pem := range map[string][]byte{"ca": c.caPEM, "cert": c.certPEM, "key": c.keyPEM} {
+	write := func(c *redistest.Certificates) {
+		for name, pem := range map[string][]byte{"ca": c.CA, "cert": c.Cert, "key": c.Key} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem, 0o600))
 		}
 	}
@@ -344,10 +344,10 @@ func TestDialReadsTheFilesOfTheURLAgain(t *testing.T) {
 	e, err := ParseURL("rediss://node.test:1?tls_ca_file=" + dir + "/ca&tls_cert_file=" + dir + "/cert&tls_key_file=" + dir + "/key")
 	require.NoError(t, err)
 	shared := &tls.Config{
-		RootCAs: newCertificates(t).pool,
+		RootCAs: newCertificates(t).Pool,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			t.Error("it outranks the files")
-			return &first.pair, nil
+			return &first.Pair, nil
 		},
 	}
 	for name, e := range map[string]Endpoint{"alone": e, "beside another": e.Or(Endpoint{TLS: shared})} {
@@ -417,10 +417,10 @@ func peer(t *testing.T, serve func(n int, nc net.Conn)) string {
 // called something; a proxy may just have no server (R31).
 func TestAnUnansweredHelloGetsASecondLook_R31(t *testing.T) {
 	certs := newCertificates(t)
-	old := certs.server()
+	old := certs.Server()
 	old.MaxVersion = tls.VersionTLS11
-	mutual := certs.server()
-	mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, certs.pool
+	mutual := certs.Server()
+	mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, certs.Pool
 	hangUp := func(int, net.Conn) {}
 	secure := func(config *tls.Config) func(int, net.Conn) {
 		return func(_ int, nc net.Conn) {
@@ -438,7 +438,7 @@ func TestAnUnansweredHelloGetsASecondLook_R31(t *testing.T) {
 		outlook Outlook
 	}{
 		"nothing":                        {hangUp, "connection ended before the answer to HELLO", Passing},
-		"TLS":                            {secure(certs.server()), "peer speaks TLS (use rediss://)", Lasting},
+		"TLS":                            {secure(certs.Server()), "peer speaks TLS (use rediss://)", Lasting},
 		"TLS with certificates":          {secure(mutual), "peer speaks TLS (use rediss://)", Lasting},
 		"TLS of old":                     {secure(old), "peer speaks TLS (use rediss://)", Lasting},
 		"a proxy that answers PING only": {answersPing, "looks like a proxy", Lasting},

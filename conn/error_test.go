@@ -124,7 +124,7 @@ func TestSpeaks(t *testing.T) {
 func TestNamesOfACertificateArePrintableInErrors(t *testing.T) {
 	const evil = "\x1b]0;evil\x07\x1b[2J\r\n.test"
 	certs := newCertificates(t, evil)
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", certs.server())
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", certs.Server())
 	require.NoError(t, err)
 	defer listener.Close()
 	go func() {
@@ -137,7 +137,7 @@ func TestNamesOfACertificateArePrintableInErrors(t *testing.T) {
 		}
 	}()
 	for _, name := range []string{"node.test", "127.0.0.1"} {
-		endpoint := Endpoint{Network: "tcp", Addr: listener.Addr().String(), TLS: &tls.Config{RootCAs: certs.pool, ServerName: name}}
+		endpoint := Endpoint{Network: "tcp", Addr: listener.Addr().String(), TLS: &tls.Config{RootCAs: certs.Pool, ServerName: name}}
 		_, err := Dial(t.Context(), Config{Endpoint: endpoint})
 		var failed *Error
 		require.ErrorAs(t, err, &failed)

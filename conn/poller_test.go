@@ -431,11 +431,11 @@ func TestAddRefuses(t *testing.T) {
 		require.True(t, n == 1 && err == nil)
 	}
 	certs := newCertificates(t)
-	trusting := certs.client()
+	trusting := certs.Client()
 	trusting.ServerName = "node.test"
 	for name, around := range map[string]func(ours, theirs net.Conn) (net.Conn, net.Conn){
 		"TLS that Dial did not make": func(ours, theirs net.Conn) (net.Conn, net.Conn) {
-			return tls.Client(ours, trusting), tls.Server(theirs, certs.server())
+			return tls.Client(ours, trusting), tls.Server(theirs, certs.Server())
 		},
 		"unknown":                       func(net.Conn, net.Conn) (net.Conn, net.Conn) { return net.Pipe() },
 		"a kind of its own on a socket": func(ours, theirs net.Conn) (net.Conn, net.Conn) { return struct{ net.Conn }{ours}, theirs },

@@ -2,20 +2,12 @@ package conn
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/require"
 )
@@ -136,54 +128,10 @@ func (s *script) connect(t testing.TB, cfg Config) *Conn {
 	return c
 }
 
-// certificates are an authority and a node's certificate for 127.0.0.1 and
-// some names.
-type certificates struct {
-	caPEM, certPEM, keyPEM []byte
-	pool                   *x509.CertPool
-	pair                   tls.Certificate
-}
-
 // newCertificates makes them for node.test, or for the names given.
-func newCertificates(t testing.TB, names ...string) *certificates {
+func newCertificates(t testing.TB, names ...string) *redistest.Certificates {
 	t.Helper()
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	certs, err := redistest.NewCertificates(append(names, "node.test")[:max(1, len(names))]...)
 	require.NoError(t, err)
-	// A simulated clock starts in the year 2000.
-	from, to := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
-	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: from, NotAfter: to,
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
-	require.NoError(t, err)
-
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "node"}, NotBefore: from, NotAfter: to,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: append(names, "node.test")[:max(1, len(names))],
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), caKey)
-	require.NoError(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-
-	c := &certificates{
-		caPEM:   pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}),
-		certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		keyPEM:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
-		pool:    x509.NewCertPool(),
-	}
-	c.pool.AppendCertsFromPEM(c.caPEM)
-	c.pair, err = tls.X509KeyPair(c.certPEM, c.keyPEM)
-	require.NoError(t, err)
-	return c
-}
-
-func (c *certificates) client() *tls.Config { return &tls.Config{RootCAs: c.pool} }
-
-func (c *certificates) server() *tls.Config {
-	return &tls.Config{Certificates: []tls.Certificate{c.pair}}
+	return certs
 }

@@ -28,7 +28,7 @@ func sockets(t testing.TB, network string) (ours, theirs net.Conn) {
 	if network == "tls" {
 		ours, theirs = sockets(t, "tcp")
 		certs := newCertificates(t)
-		quiet := certs.server()
+		quiet := certs.Server()
 		quiet.SessionTicketsDisabled = true
 		return shakeTLS(t, certs, quiet, ours, theirs)
 	}
@@ -52,9 +52,9 @@ func sockets(t testing.TB, network string) (ours, theirs net.Conn) {
 
 // shakeTLS adds TLS to both ends, to ours as Dial does, and completes the
 // handshake.
-func shakeTLS(t testing.TB, certs *certificates, server *tls.Config, ours, theirs net.Conn) (*tls.Conn, *tls.Conn) {
+func shakeTLS(t testing.TB, certs *redistest.Certificates, server *tls.Config, ours, theirs net.Conn) (*tls.Conn, *tls.Conn) {
 	t.Helper()
-	cfg := Config{Endpoint: Endpoint{Addr: "node.test:6379", TLS: certs.client()}}
+	cfg := Config{Endpoint: Endpoint{Addr: "node.test:6379", TLS: certs.Client()}}
 	their := tls.Server(theirs, server)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -226,7 +226,7 @@ func TestNothingIsLeft(t *testing.T) {
 	certs := newCertificates(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	secure := tls.NewListener(l, certs.server())
+	secure := tls.NewListener(l, certs.Server())
 	var wg sync.WaitGroup
 	s := &script{}
 	wg.Go(func() {
@@ -236,7 +236,7 @@ func TestNothingIsLeft(t *testing.T) {
 				return
 			}
 			if n%2 == 1 {
-				nc = tls.Server(nc, certs.server())
+				nc = tls.Server(nc, certs.Server())
 			}
 			s.mu.Lock()
 			s.conns = append(s.conns, nil)
@@ -251,7 +251,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for i := range 40 {
 		cfg := Config{Endpoint: Endpoint{Addr: l.Addr().String()}}
 		if i%2 == 1 {
-			cfg.TLS = certs.client()
+			cfg.TLS = certs.Client()
 		}
 		if i%8 == 7 {
 			cfg.TLS = &tls.Config{} // trusts another authority

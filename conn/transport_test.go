@@ -402,9 +402,9 @@ func TestTLSFloodIsReadInTurns_R32(t *testing.T) {
 func TestTLSThatRenegotiatesIsNotPolled(t *testing.T) {
 	ours, theirs := sockets(t, "tcp")
 	certs := newCertificates(t)
-	cfg := Config{Endpoint: Endpoint{Addr: "node.test:6379", TLS: certs.client()}}
+	cfg := Config{Endpoint: Endpoint{Addr: "node.test:6379", TLS: certs.Client()}}
 	cfg.TLS.Renegotiation = tls.RenegotiateFreelyAsClient
-	go func() { _ = tls.Server(theirs, certs.server()).Handshake() }()
+	go func() { _ = tls.Server(theirs, certs.Server()).Handshake() }()
 	our, err := cfg.secure(t.Context(), ours, configTLS(t, &cfg))
 	require.NoError(t, err)
 	assert.False(t, startPoller(t, 1).Add(adopt(t, our, 0), 0))
@@ -445,7 +445,7 @@ func scripted(t testing.TB, version uint16) (*Conn, *tlsPeer) {
 	t.Helper()
 	ours, theirs := sockets(t, "tcp")
 	certs := newCertificates(t)
-	server := certs.server()
+	server := certs.Server()
 	server.SessionTicketsDisabled, server.MaxVersion = true, version
 	server.CipherSuites = []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}
 	var log bytes.Buffer

@@ -87,14 +87,14 @@ func TestParseURLReadsFiles(t *testing.T) {
 	certs := newCertificates(t)
 	dir := t.TempDir()
 	ca, cert, key := filepath.Join(dir, "ca"), filepath.Join(dir, "cert"), filepath.Join(dir, "key")
-	require.NoError(t, os.WriteFile(ca, certs.caPEM, 0o600))
-	require.NoError(t, os.WriteFile(cert, certs.certPEM, 0o600))
-	require.NoError(t, os.WriteFile(key, certs.keyPEM, 0o600))
+	require.NoError(t, os.WriteFile(ca, certs.CA, 0o600))
+	require.NoError(t, os.WriteFile(cert, certs.Cert, 0o600))
+	require.NoError(t, os.WriteFile(key, certs.Key, 0o600))
 
 	e, err := ParseURL("rediss://a?tls_ca_file=" + ca + "&tls_cert_file=" + cert + "&tls_key_file=" + key)
 	require.NoError(t, err)
-	assert.True(t, e.TLS.RootCAs.Equal(certs.pool))
-	assert.Equal(t, certs.pair.Certificate, e.TLS.Certificates[0].Certificate)
+	assert.True(t, e.TLS.RootCAs.Equal(certs.Pool))
+	assert.Equal(t, certs.Pair.Certificate, e.TLS.Certificates[0].Certificate)
 	assert.False(t, e.TLS.InsecureSkipVerify, "R27: verifies by default")
 
 	for _, query := range []string{
@@ -245,12 +245,12 @@ func TestClientNamesAreBounded_R26(t *testing.T) {
 func TestTheURLOutranksTheOtherTLS_R27(t *testing.T) {
 	certs, others := newCertificates(t), newCertificates(t)
 	dir := t.TempDir()
-	for name, pem := range map[string][]byte{"ca": certs.caPEM, "cert": certs.certPEM, "key": certs.keyPEM} {
+	for name, pem := range map[string][]byte{"ca": certs.CA, "cert": certs.Cert, "key": certs.Key} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem, 0o600))
 	}
-	asked := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &others.pair, nil }
+	asked := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &others.Pair, nil }
 	base := &tls.Config{
-		ServerName: "base", InsecureSkipVerify: true, RootCAs: others.pool, Certificates: []tls.Certificate{others.pair},
+		ServerName: "base", InsecureSkipVerify: true, RootCAs: others.Pool, Certificates: []tls.Certificate{others.Pair},
 		GetClientCertificate: asked, NextProtos: []string{"x"}, MinVersion: tls.VersionTLS13,
 	}
 	for query, check := range map[string]func(got *tls.Config){
@@ -262,13 +262,13 @@ func TestTheURLOutranksTheOtherTLS_R27(t *testing.T) {
 		"tls_skip_verify=false": func(got *tls.Config) { require.False(t, got.InsecureSkipVerify) },
 		"tls_server_name=own":   func(got *tls.Config) { require.Equal(t, "own", got.ServerName) },
 		"tls_ca_file=" + dir + "/ca": func(got *tls.Config) {
-			require.True(t, got.RootCAs.Equal(certs.pool))
+			require.True(t, got.RootCAs.Equal(certs.Pool))
 			require.NotNil(t, got.GetClientCertificate)
 		},
 		"tls_cert_file=" + dir + "/cert&tls_key_file=" + dir + "/key": func(got *tls.Config) {
-			require.Equal(t, certs.pair.Certificate, got.Certificates[0].Certificate)
+			require.Equal(t, certs.Pair.Certificate, got.Certificates[0].Certificate)
 			require.Nil(t, got.GetClientCertificate, "crypto/tls would ask it, and not take the URL's")
-			require.True(t, got.RootCAs.Equal(others.pool))
+			require.True(t, got.RootCAs.Equal(others.Pool))
 		},
 	} {
 		e, err := ParseURL("rediss://a?" + query)
@@ -279,7 +279,7 @@ func TestTheURLOutranksTheOtherTLS_R27(t *testing.T) {
 		require.EqualValues(t, tls.VersionTLS13, got.MinVersion)
 		require.NotSame(t, base, got)
 		require.Equal(t, "base", base.ServerName)
-		require.True(t, base.InsecureSkipVerify && base.RootCAs.Equal(others.pool) && base.GetClientCertificate != nil)
+		require.True(t, base.InsecureSkipVerify && base.RootCAs.Equal(others.Pool) && base.GetClientCertificate != nil)
 	}
 	plain, err := ParseURL("redis://a")
 	require.NoError(t, err)

@@ -117,8 +117,7 @@ type Node struct {
 }
 
 // Script is a script written in Go. What it returns becomes the reply: nil,
-// bool, int, int64, string (bulk), Status, error, []any, []int64, []string,
-// Raw.
+// bool, int, int64, string (bulk), error, []any, []int64 or []string.
 type Script func(keys, args []string, db *DB) any
 
 // Hook sees a command before it is executed and may answer it with raw bytes

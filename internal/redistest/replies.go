@@ -7,13 +7,6 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// Status is a script's reply that goes out as a simple string, as Lua's
-// redis.status_reply does.
-type Status string
-
-// Raw is a script's reply that goes out as it is.
-type Raw []byte
-
 // encode appends what a script returned. It panics on a type that Script does
 // not name: the test is wrong.
 func (c *call) encode(b []byte, v any) []byte {
@@ -32,12 +25,8 @@ func (c *call) encode(b []byte, v any) []byte {
 		return resp.AppendInteger(b, v)
 	case string:
 		return resp.AppendBulkString(b, v)
-	case Status:
-		return resp.AppendSimpleString(b, v)
 	case error:
 		return resp.AppendSimpleError(b, v.Error())
-	case Raw:
-		return append(b, v...)
 	case []any:
 		return encodeAll(c, b, v)
 	case []int64:

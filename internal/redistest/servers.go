@@ -41,7 +41,7 @@ type Options struct {
 	OwnClock bool
 
 	// certs is shared by the servers of one StartN.
-	certs *certificates
+	certs *Certificates
 }
 
 // startTimeout bounds the time until a server answers.
@@ -100,7 +100,7 @@ func Start(opts Options) (*Server, error) {
 		opts.Path = path
 	}
 	if opts.TLS && opts.certs == nil {
-		certs, err := newCertificates()
+		certs, err := NewCertificates()
 		if err != nil {
 			return nil, fmt.Errorf("redistest: certificates: %w", err)
 		}
@@ -141,7 +141,7 @@ func StartN(n int, opts Options) ([]*Server, error) {
 		}
 	}
 	if opts.TLS && opts.certs == nil {
-		certs, err := newCertificates()
+		certs, err := NewCertificates()
 		if err != nil {
 			return nil, fmt.Errorf("redistest: certificates: %w", err)
 		}
@@ -210,7 +210,7 @@ func (s *Server) TLSConfig() *tls.Config {
 	if s.opts.certs == nil {
 		return nil
 	}
-	return s.opts.certs.client.Clone()
+	return s.opts.certs.Client()
 }
 
 // CAFile is the PEM file of the certificate authority; empty without TLS.
