@@ -7,18 +7,44 @@ import (
 	"fmt"
 	"log"
 	"slices"
-	"syscall"
 	"time"
 
-	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
-	"github.com/redmux/redmux/redlock/admin"
 	"github.com/redmux/redmux/redlocktest"
 )
 
 // work and build stand for the work under a lock.
 func work(context.Context)        {}
 func build(context.Context) error { return nil }
+
+// inMemory returns a client of three nodes in memory, and deployed these too.
+func inMemory() (client *redlock.Client, stop func()) {
+	client, _, stop = deployed(func(*redlock.Config) {})
+	return client, stop
+}
+
+func deployed(change func(*redlock.Config)) (client *redlock.Client, d *redlocktest.Deployment, stop func()) {
+	d, err := redlocktest.Start(3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	config := d.Config()
+	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
+	change(&config)
+	if client, err = redlock.New(context.Background(), config); err != nil {
+		log.Fatal(err)
+	}
+	down := func(n redlock.NodeStatus) bool { return n.State != redlock.NodeUp }
+	for begun := time.Now(); slices.ContainsFunc(client.Nodes(), down); time.Sleep(time.Millisecond) { // New does not wait for the last
+		if time.Since(begun) > 30*time.Second {
+			log.Fatalf("not up: %+v", client.Nodes())
+		}
+	}
+	return client, d, func() {
+		_ = client.Close(context.Background())
+		_ = d.Close()
+	}
+}
 
 // A lock is held for as long as its validity.
 func Example() {
@@ -43,8 +69,7 @@ func Example() {
 func ExampleNew() {
 	d, err := redlocktest.Start(5)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer d.Close()
 
@@ -56,8 +81,7 @@ func ExampleNew() {
 		Connect: d.Config().Connect, // only because these nodes are in memory
 	})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer client.Close(context.Background())
 
@@ -67,25 +91,27 @@ func ExampleNew() {
 	// Output: a quorum is up: true
 }
 
-// An operator opens the deployment once, in a program or with redlock init. The
-// first client then need not wait.
-func ExampleInit() {
-	config, stop := masters()
-	defer stop()
-	ctx := context.Background()
-
-	d, err := admin.Init(ctx, config)
+// A deployment behind TLS, with a user of its own for the locks; docs/deploy.md
+// lists the rights that this user needs.
+func ExampleConfig() {
+	client, err := redlock.New(context.Background(), redlock.Config{
+		Nodes: redlock.Nodes(
+			"rediss://a.example.com:6379",
+			"rediss://b.example.com:6379?tls_server_name=redis-b",
+			"rediss://c.example.com:6379?tls_ca_file=/etc/redis/ca.pem",
+		),
+		Username:    "locker",
+		Password:    "…", // or in the URLs, if the nodes have different ones
+		Prefix:      "lock:",
+		Connect:     redlock.Connect{ClientName: "billing-3"},
+		TLS:         &tls.Config{MinVersion: tls.VersionTLS13},
+		MinValidity: 5 * time.Second,
+		Retry:       redlock.Retry{Tries: 10, FailFast: true},
+	})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
-	fmt.Println("opened:", d.New, "nodes:", d.Nodes, "MaxTTL:", d.MaxTTL)
-
-	d, err = admin.Init(ctx, config)
-	fmt.Println("once more:", d.New, err)
-	// Output:
-	// opened: true nodes: 3 MaxTTL: 30s
-	// once more: false <nil>
+	defer client.Close(context.Background())
 }
 
 // One attempt: it returns after the time to a quorum, and losing is ordinary.
@@ -96,8 +122,7 @@ func ExampleClient_TryAcquire() {
 
 	lock, err := client.TryAcquire(ctx, "invoice:7", 10*time.Second)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer lock.Release(ctx)
 	fmt.Println("ours:", lock.Resource())
@@ -109,32 +134,32 @@ func ExampleClient_TryAcquire() {
 	// once more: redlock: resource is held true
 }
 
-// A wait ends with the lock or with the context. A caller that gave up learns
-// why it had to wait.
+// A wait ends with the lock or with the context. The error has the context's, the
+// cause of its end, and why the call was waiting. The attempt in progress leaves
+// nothing behind.
 func ExampleClient_Acquire() {
 	client, stop := inMemory()
 	defer stop()
 	ctx := context.Background()
-
 	held, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 
-	short, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	_, err = client.Acquire(short, "invoice:7", 10*time.Second)
+	errShutdown := errors.New("the server is shutting down")
+	waiting, cancel := context.WithCancelCause(ctx)
+	time.AfterFunc(time.Second, func() { cancel(errShutdown) })
+	_, err = client.Acquire(waiting, "invoice:7", 10*time.Second)
+	fmt.Println(errors.Is(err, context.Canceled), errors.Is(err, errShutdown), errors.Is(err, redlock.ErrHeld))
 	fmt.Println(err)
-	fmt.Println(errors.Is(err, context.DeadlineExceeded), errors.Is(err, redlock.ErrHeld))
 
 	time.AfterFunc(50*time.Millisecond, func() { held.Release(ctx) })
 	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
 	fmt.Println(err)
 	lock.Release(ctx)
 	// Output:
-	// redlock: "invoice:7": context deadline exceeded; resource is held
-	// true true
+	// true true true
+	// redlock: "invoice:7": context canceled (the server is shutting down); resource is held
 	// <nil>
 }
 
@@ -147,8 +172,7 @@ func ExampleLock_Extend() {
 
 	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer lock.Release(ctx)
 	for part := range 3 {
@@ -172,6 +196,34 @@ func ExampleLock_Extend() {
 	// part 1
 	// part 2
 	// <nil> true
+}
+
+// The error of a release tells whether the lock was held until the end of the
+// work.
+func ExampleLock_Release() {
+	client, stop := inMemory()
+	defer stop()
+	ctx := context.Background()
+
+	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	work(ctx)
+
+	for range 2 { // twice is harmless
+		switch err := lock.Release(ctx); {
+		case err == nil:
+			fmt.Println("it was ours to the end")
+		case errors.Is(err, redlock.ErrNotHeld):
+			fmt.Println("it was not ours any more")
+		case errors.Is(err, redlock.ErrNoQuorum):
+			fmt.Println("it is unknown; nodes that are down get the release when they are back")
+		}
+	}
+	// Output:
+	// it was ours to the end
+	// it was not ours any more
 }
 
 // A nil error means that all of the work was done under the lock.
@@ -198,8 +250,7 @@ func ExampleClient_Hold() {
 		MaxHold: time.Hour,
 	})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	work(hold.Context())
 	if err := hold.Err(); err != nil {
@@ -212,41 +263,302 @@ func ExampleClient_Hold() {
 	// redlock: lock was released
 }
 
-// The error of a release tells whether the lock was held until the end of the
-// work.
-func ExampleLock_Release() {
+// Work under a hold ends with its context. The context ends by the local clock
+// before another client can have the lock, here because the nodes are gone.
+func ExampleHold_Context() {
+	client, d, stop := deployed(func(*redlock.Config) {})
+	defer stop()
+	ctx := context.Background()
+
+	hold, err := client.Hold(ctx, "invoice:7", redlock.HoldOptions{TTL: 300 * time.Millisecond})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, node := range d.Nodes() {
+		node.Stop()
+	}
+	<-hold.Context().Done() // like each call that is given this context
+	fmt.Println(errors.Is(context.Cause(hold.Context()), redlock.ErrLost))
+	var lost *redlock.LostError
+	if errors.As(hold.Err(), &lost) {
+		fmt.Println("refused by the nodes:", lost.Refused)
+	}
+	err = hold.Release(ctx)
+	fmt.Println("it is unknown whether it is free:", errors.Is(err, redlock.ErrNoQuorum))
+	// Output:
+	// true
+	// refused by the nodes: false
+	// it is unknown whether it is free: true
+}
+
+// A job that many schedulers start at the same time runs once: MinHold keeps
+// the lock from schedulers whose clocks are late, even if the job is over in a
+// moment.
+func ExampleLocker_DoWith() {
 	client, stop := inMemory()
 	defer stop()
 	ctx := context.Background()
 
-	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
-	if err != nil {
-		fmt.Println(err)
-		return
+	options := redlock.HoldOptions{TTL: 30 * time.Second, MinHold: 10 * time.Second}
+	for range 2 {
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		err := client.Lock("nightly").DoWith(short, options, func(context.Context) error {
+			fmt.Println("running")
+			return nil
+		})
+		fmt.Println("run elsewhere:", errors.Is(err, redlock.ErrHeld))
+		cancel()
 	}
-	work(ctx)
+	// Output:
+	// running
+	// run elsewhere: false
+	// run elsewhere: true
+}
 
-	for range 2 { // twice is harmless
-		switch err := lock.Release(ctx); {
-		case err == nil:
-			fmt.Println("it was ours to the end")
-		case errors.Is(err, redlock.ErrNotHeld):
-			fmt.Println("it was not ours any more")
-		case errors.Is(err, redlock.ErrNoQuorum):
-			fmt.Println("it is unknown; nodes that are down get the release when they are back")
+// Work under Do finds its lock in its context, in any function.
+func ExampleFromContext() {
+	client, stop := inMemory()
+	defer stop()
+
+	write := func(ctx context.Context) error {
+		hold, ok := redlock.FromContext(ctx)
+		if !ok {
+			return fmt.Errorf("write without a lock")
+		}
+		if err := hold.Err(); err != nil { // reads the clocks
+			return err
+		}
+		fmt.Println("writes under", hold.Resource())
+		return nil
+	}
+	err := client.Do(context.Background(), "report:2026", 30*time.Second, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		return write(ctx)
+	})
+	fmt.Println(err)
+	// Output:
+	// writes under report:2026
+	// <nil>
+}
+
+// A service shuts down: first it takes no new requests, then Drain lets the
+// work under locks finish, and Close comes last. Held says what Drain waits
+// for.
+func ExampleClient_Drain() {
+	client, _, stop := deployed(func(c *redlock.Config) { c.ReleaseOnClose = true }) // Close releases what is not finished by then
+	defer stop()
+
+	begun, mayEnd := make(chan struct{}), make(chan struct{})
+	go client.Do(context.Background(), "report:2026", 30*time.Second, func(context.Context) error {
+		close(begun)
+		<-mayEnd
+		return nil
+	})
+	<-begun
+
+	// SIGTERM has arrived, and server.Shutdown(ctx) has returned.
+	for _, hold := range client.Held() {
+		fmt.Println("held:", hold.Resource)
+	}
+	close(mayEnd)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fmt.Println("drained:", client.Drain(ctx))
+	_, err := client.TryAcquire(ctx, "invoice:7", 10*time.Second)
+	fmt.Println("new locks:", err)
+	fmt.Println("closed:", client.Close(ctx))
+	// Output:
+	// held: report:2026
+	// drained: <nil>
+	// new locks: redlock: "invoice:7": client is closed
+	// closed: <nil>
+}
+
+// A transfer needs both accounts. A refusal says which one is in the way.
+func ExampleClient_All() {
+	client, stop := inMemory()
+	defer stop()
+	ctx := context.Background()
+
+	lock, err := client.All("account:2", "account:1").TryAcquire(ctx, 10*time.Second)
+	fmt.Println(lock.Resources(), err)
+	_, err = client.All("account:1", "account:3").TryAcquire(ctx, 10*time.Second)
+	fmt.Println(errors.Is(err, redlock.ErrHeld), err)
+	fmt.Println(lock.Release(ctx))
+	// Output:
+	// [account:2 account:1] <nil>
+	// true redlock: "account:1, account:3": "account:1" is held
+	// <nil>
+}
+
+// Readers share, and a writer is alone. The writer becomes a reader, and no
+// other writer gets in between.
+func ExampleClient_RW() {
+	client, stop := inMemory()
+	defer stop()
+	ctx := context.Background()
+	prices := client.RW("prices")
+
+	read, err := prices.Read().Acquire(ctx, 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	second, err := prices.Read().TryAcquire(ctx, 10*time.Second)
+	fmt.Println("another reader:", err)
+	_, err = prices.Write().TryAcquire(ctx, 10*time.Second)
+	fmt.Println("a writer is refused:", errors.Is(err, redlock.ErrHeld))
+	_ = read.Release(ctx)
+	_ = second.Release(ctx)
+
+	write, err := prices.Write().Acquire(ctx, 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	read, err = prices.Downgrade(ctx, write, 10*time.Second)
+	fmt.Println("the writer reads:", err)
+	_ = read.Release(ctx)
+	// Output:
+	// another reader: <nil>
+	// a writer is refused: true
+	// the writer reads: <nil>
+}
+
+// At most two workers at a time, in all processes.
+func ExampleClient_Semaphore() {
+	client, stop := inMemory()
+	defer stop()
+	ctx := context.Background()
+	workers := client.Semaphore("workers", 2)
+
+	for range 3 {
+		lock, err := workers.TryAcquire(ctx, 10*time.Second)
+		if errors.Is(err, redlock.ErrHeld) {
+			fmt.Println("two are at work")
+			continue
+		}
+		fmt.Println("at work:", err)
+		defer lock.Release(ctx)
+	}
+	// Output:
+	// at work: <nil>
+	// at work: <nil>
+	// two are at work
+}
+
+// A caller that waits knows its place.
+func ExampleClient_Fair() {
+	client, stop := inMemory()
+	defer stop()
+	ctx := context.Background()
+	printer := client.Fair("printer")
+
+	lock, err := printer.Acquire(ctx, 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lock.Release(ctx)
+	for range 2 {
+		waiting, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err = printer.Acquire(waiting, 10*time.Second)
+		if held := (*redlock.HeldError)(nil); errors.As(err, &held) {
+			fmt.Println("place in the queue:", held.Place) // the one before has left it
 		}
 	}
 	// Output:
-	// it was ours to the end
-	// it was not ours any more
+	// place in the queue: 1
+	// place in the queue: 1
+}
+
+// One process acquires a lock, another one on the same machine extends and
+// releases it.
+func ExampleClient_Adopt() {
+	client, stop := inMemory()
+	defer stop()
+	ctx := context.Background()
+
+	lock, err := client.Acquire(ctx, "deploy", 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	token := lock.Token()
+	secret, until := string(token[:]), lock.Until().Format(time.RFC3339Nano)
+
+	// The other process gets the two texts, in a file that other users cannot
+	// read.
+	token, err = redlock.ParseToken(secret)
+	if err != nil {
+		log.Fatal(err)
+	}
+	end, err := time.Parse(time.RFC3339Nano, until)
+	if err != nil {
+		log.Fatal(err)
+	}
+	adopted, err := client.Adopt("deploy", token, 10*time.Second, end)
+	if err != nil {
+		log.Fatal(err)
+	}
+	longer, err := adopted.Extend(ctx, 10*time.Second)
+	fmt.Println("extended:", err == nil)
+	fmt.Println("released:", longer.Release(ctx) == nil)
+	// Output:
+	// extended: true
+	// released: true
+}
+
+// What the caller should do after each error. Losing a race is the ordinary
+// case.
+func Example_errors() {
+	client, d, stop := deployed(func(*redlock.Config) {})
+	defer stop()
+
+	try := func(ctx context.Context, resource string) {
+		_, err := client.TryAcquire(ctx, resource, 10*time.Second)
+		var cancelled *redlock.CancelledError
+		switch {
+		case err == nil:
+			fmt.Println("ours")
+		case errors.As(err, &cancelled): // first, since it also matches the last attempt's outcome
+			fmt.Println("ctx ended; no key was left")
+		case errors.Is(err, redlock.ErrHeld):
+			fmt.Println("another has it: try later, or leave it to them")
+		case errors.Is(err, redlock.ErrNoQuorum):
+			fmt.Println("too few nodes answer: the error names them and their causes")
+		case errors.Is(err, redlock.ErrExpired), errors.Is(err, redlock.ErrOverloaded):
+			fmt.Println("the nodes, or this process, are too slow for this TTL: try later")
+		case errors.Is(err, redlock.ErrClosed):
+			fmt.Println("we are shutting down")
+		default: // ErrResource, ErrTTL
+			fmt.Println("the call cannot be made:", err)
+		}
+	}
+	ctx := context.Background()
+	try(ctx, "invoice:7")
+	try(ctx, "invoice:7")
+	try(ctx, "")
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	try(ended, "invoice:8")
+	d.Node(0).Stop()
+	d.Node(1).Stop()
+	try(ctx, "invoice:9")
+	client.Close(ctx)
+	try(ctx, "invoice:10")
+	// Output:
+	// ours
+	// another has it: try later, or leave it to them
+	// the call cannot be made: redlock: "": a resource of 0 bytes: it must have 1 to 1024
+	// ctx ended; no key was left
+	// too few nodes answer: the error names them and their causes
+	// we are shutting down
 }
 
 // Without a quorum the error names each node and its own cause.
 func ExampleErrNoQuorum() {
 	d, err := redlocktest.Start(3)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer d.Close()
 	d.Node(1).Stop()
@@ -255,83 +567,22 @@ func ExampleErrNoQuorum() {
 	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
 	client, err := redlock.New(context.Background(), config)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer client.Close(context.Background())
 
 	_, err = client.TryAcquire(context.Background(), "invoice:7", 10*time.Second)
-	fmt.Println(errors.Is(err, redlock.ErrNoQuorum), errors.Is(err, multiplex.ErrDown))
-	var undecided *multiplex.UndecidedError
+	fmt.Println(errors.Is(err, redlock.ErrNoQuorum), errors.Is(err, redlock.ErrNodeDown))
+	var undecided *redlock.UndecidedError
 	if errors.As(err, &undecided) {
 		for _, n := range undecided.Nodes {
-			fmt.Println(n.Node, n.Addr, errors.Is(n, syscall.ECONNREFUSED))
+			fmt.Println(n.Node, n.Addr, errors.Is(n, redlock.ErrNodeDown))
 		}
 	}
 	// Output:
 	// true true
 	// 1 node1:6379 true
 	// 2 node2:6379 true
-}
-
-// A deployment behind TLS, with a user of its own for the locks; docs/deploy.md
-// lists the rights that this user needs.
-func ExampleConfig() {
-	client, err := redlock.New(context.Background(), redlock.Config{
-		Nodes: redlock.Nodes(
-			"rediss://a.example.com:6379",
-			"rediss://b.example.com:6379?tls_server_name=redis-b",
-			"rediss://c.example.com:6379?tls_ca_file=/etc/redis/ca.pem",
-		),
-		Username:    "locker",
-		Password:    "…", // or in the URLs, if the nodes have different ones
-		Prefix:      "lock:",
-		Connect:     redlock.Connect{ClientName: "billing-3"},
-		TLS:         &tls.Config{MinVersion: tls.VersionTLS13},
-		MinValidity: 5 * time.Second,
-		Retry:       redlock.Retry{Tries: 10, FailFast: true},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close(context.Background())
-}
-
-// MaxTTL bounds the TTLs of all clients of a deployment, and is how long a
-// master that restarted is not counted. It is 30 s unless it is set.
-func ExampleConfig_maxTTL() {
-	d, err := redlocktest.Start(3, redlocktest.MaxTTL(time.Minute))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer d.Close()
-	ctx := context.Background()
-
-	config := d.Config() // MaxTTL is a minute
-	client, err := redlock.New(ctx, config)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close(ctx)
-	fmt.Println("ready:", client.Ready(ctx))
-	_, err = client.TryAcquire(ctx, "invoice:7", time.Hour)
-	fmt.Println("for an hour:", err)
-
-	config.MaxTTL = time.Hour
-	odd, err := redlock.New(ctx, config)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer odd.Close(ctx)
-	_, err = odd.TryAcquire(ctx, "invoice:7", time.Minute)
-	fmt.Println("one with another MaxTTL:", errors.Is(err, redlock.ErrMaxTTL))
-	// Output:
-	// ready: <nil>
-	// for an hour: redlock: "invoice:7": a TTL of 1h0m0s cannot be used: Config.MaxTTL is 1m0s; a longer one must be set on all clients
-	// one with another MaxTTL: true
 }
 
 // Nodes returns what a health check needs.
@@ -356,8 +607,7 @@ func ExampleClient_Stats() {
 	for range 3 {
 		lock, err := client.TryAcquire(ctx, "invoice:7", 10*time.Second)
 		if err != nil {
-			fmt.Println(err)
-			return
+			log.Fatal(err)
 		}
 		client.TryAcquire(ctx, "invoice:7", 10*time.Second)
 		lock.Release(ctx)
@@ -375,27 +625,16 @@ func ExampleClient_Stats() {
 // A tracer's functions get what a span needs: the caller's context for its
 // parent, the start and the duration.
 func ExampleTracer() {
-	d, err := redlocktest.Start(3)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer d.Close()
-	config := d.Config()
-	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
-	config.Tracer = &redlock.Tracer{
-		AttemptDone: func(_ context.Context, i redlock.CallInfo) {
-			fmt.Println("attempt", i.Tries, i.Resource, i.TTL, i.Err, i.Elapsed > 0)
-		},
-		ReleaseDone: func(_ context.Context, i redlock.CallInfo) { fmt.Println("release", i.Resource, i.Err) },
-	}
-	client, err := redlock.New(context.Background(), config)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	client, _, stop := deployed(func(c *redlock.Config) {
+		c.Tracer = &redlock.Tracer{
+			AttemptDone: func(_ context.Context, i redlock.CallInfo) {
+				fmt.Println("attempt", i.Tries, i.Resource, i.TTL, i.Err, i.Elapsed > 0)
+			},
+			ReleaseDone: func(_ context.Context, i redlock.CallInfo) { fmt.Println("release", i.Resource, i.Err) },
+		}
+	})
+	defer stop()
 	ctx := context.Background()
-	defer client.Close(ctx)
 
 	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
 	if err != nil {
@@ -405,43 +644,4 @@ func ExampleTracer() {
 	// Output:
 	// attempt 1 invoice:7 10s <nil> true
 	// release invoice:7 <nil>
-}
-
-// up reports whether all nodes of a client are up.
-func up(client *redlock.Client) bool {
-	return !slices.ContainsFunc(client.Nodes(), func(n redlock.NodeStatus) bool { return n.State != "up" })
-}
-
-// masters returns how to reach three nodes in memory that are in no deployment
-// with this prefix.
-func masters() (config redlock.Config, stop func()) {
-	d, err := redlocktest.Start(3)
-	if err != nil {
-		log.Fatal(err)
-	}
-	config = d.Config()
-	config.Prefix = "lock:"
-	return config, func() { _ = d.Close() }
-}
-
-// inMemory returns a client of three nodes in memory.
-func inMemory() (client *redlock.Client, stop func()) {
-	d, err := redlocktest.Start(3)
-	if err != nil {
-		log.Fatal(err)
-	}
-	config := d.Config()
-	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
-	if client, err = redlock.New(context.Background(), config); err != nil {
-		log.Fatal(err)
-	}
-	for begun := time.Now(); !up(client); time.Sleep(time.Millisecond) { // New does not wait for the last
-		if time.Since(begun) > 30*time.Second {
-			log.Fatalf("not up: %+v", client.Nodes())
-		}
-	}
-	return client, func() {
-		_ = client.Close(context.Background())
-		_ = d.Close()
-	}
 }

@@ -6,35 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redmux/redmux/internal/redistest"
-	"github.com/redmux/redmux/multiplex"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-func TestEndingOf(t *testing.T) {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	undecided := &noQuorumError{nodes: &multiplex.UndecidedError{}}
-	for want, errs := range map[ending][]error{
-		endGranted:    {nil},
-		endRefused:    {ErrHeld, ErrNotHeld},
-		endNoQuorum:   {undecided},
-		endExpired:    {ErrExpired},
-		endOverloaded: {ErrOverloaded},
-		endCancelled:  {cancelledError(ended, nil), cancelledError(ended, undecided), cancelledError(ended, ErrHeld)},
-		endClosed:     {ErrClosed},
-		endInvalid:    {ErrTTL, ErrResource, errors.New("odd")},
-	} {
-		for _, err := range errs {
-			assert.Equal(t, want, endingOf(err), "%v", err)
-			assert.Zero(t, testing.AllocsPerRun(10, func() { endingOf(err) }), "%v", err)
-		}
-	}
-}
 
 // Each call is counted once, by what it returned (R12).
 func TestStatsCountEachCall_R12(t *testing.T) {
@@ -128,50 +109,6 @@ func TestStatsCountRenewals_R13(t *testing.T) {
 	})
 }
 
-// A quorum that comes too late is an expired attempt, and its time is known all
-// the same.
-func TestStatsOfAQuorumThatCameTooLate(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{MinValidity: 95 * ms, NodeTimeout: 50 * ms})
-		for i := range 3 {
-			m.delay(i, 9*ms)
-		}
-		_, err := c.TryAcquire(context.Background(), "r", 100*ms)
-		require.ErrorIs(t, err, ErrExpired)
-		assert.Equal(t, CallCounts{Expired: 1}, c.Stats().Attempts)
-	})
-}
-
-// Renewals count as extensions, even if they came too late, or too few nodes
-// were up.
-func TestStatsOfRenewals(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := exactClient(t, m, Config{NodeTimeout: time.Minute})
-		mustHold(t, c, "r", HoldOptions{})
-		time.Sleep(holdThird + 10*ms)
-		assert.Equal(t, CallCounts{Granted: 1}, c.Stats().Extensions)
-		for i := range m.nodes {
-			m.delay(i, holdValidity)
-		}
-		time.Sleep(2 * holdValidity)
-		assert.Equal(t, CallCounts{Granted: 1, Expired: 1}, c.Stats().Extensions)
-		m.recover()
-	})
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := exactClient(t, m, Config{})
-		h := mustHold(t, c, "r", HoldOptions{})
-		time.Sleep(10 * ms)
-		for i := range m.nodes {
-			m.link(i).Refuse(true)
-			m.link(i).Reset()
-		}
-		awaitEnd(t, h.Context())
-		failed := c.Stats().Extensions.NoQuorum
-		assert.Greater(t, failed, uint64(3))
-		assert.Equal(t, CallCounts{NoQuorum: failed}, c.Stats().Extensions)
-	})
-}
-
 // With real servers callers poll for themselves, and the counters of a node add
 // up to its commands.
 func TestStatsOfRealServers(t *testing.T) {
@@ -253,3 +190,177 @@ func TestStatsOfHoldsLossesAndWaits_R12(t *testing.T) {
 }
 
 func ofResource(err error) error { return named("r", err) }
+
+// A tracer that keeps all its calls.
+type traces struct {
+	mu       sync.Mutex
+	attempts []CallInfo
+	acquires []CallInfo
+	extends  []CallInfo
+	releases []CallInfo
+	contexts []context.Context // of acquires
+	parents  []any             // of attempts
+}
+
+func (all *traces) tracer() *Tracer {
+	return &Tracer{
+		AttemptDone: func(ctx context.Context, i CallInfo) {
+			keep(&all.mu, &all.attempts, i)
+			keep(&all.mu, &all.parents, ctx.Value(spanKey{}))
+		},
+		AcquireDone: func(ctx context.Context, i CallInfo) {
+			keep(&all.mu, &all.acquires, i)
+			keep(&all.mu, &all.contexts, ctx)
+		},
+		ExtendDone:  func(_ context.Context, i CallInfo) { keep(&all.mu, &all.extends, i) },
+		ReleaseDone: func(_ context.Context, i CallInfo) { keep(&all.mu, &all.releases, i) },
+	}
+}
+
+func keep[T any](mu *sync.Mutex, all *[]T, one T) {
+	mu.Lock()
+	defer mu.Unlock()
+	*all = append(*all, one)
+}
+
+type spanKey struct{}
+
+// The tracer gets each call with its start, its duration, its outcome and the
+// caller's own context.
+func TestTracer(t *testing.T) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
+		var all traces
+		c := m.client(t, Config{Tracer: all.tracer()})
+		ctx := context.WithValue(context.Background(), spanKey{}, "parent")
+		start := time.Now()
+		lock, err := c.TryAcquire(ctx, "r", time.Second)
+		require.NoError(t, err)
+		require.Equal(t, []CallInfo{{
+			Resource: "r", TTL: time.Second, Tries: 1,
+			Start: start, Elapsed: 2 * ms, Validity: lock.Validity(), Err: nil,
+		}}, all.attempts)
+		require.Equal(t, []any{"parent"}, all.parents)
+		require.Empty(t, all.acquires, "it was no Acquire")
+
+		start = time.Now()
+		longer, err := lock.Extend(ctx, 2*time.Second)
+		require.NoError(t, err)
+		require.Equal(t, []CallInfo{{
+			Resource: "r", TTL: 2 * time.Second, Start: start, Elapsed: 2 * ms, Validity: longer.Validity(),
+		}}, all.extends)
+		_, err = lock.Extend(ctx, 0)
+		require.ErrorIs(t, err, ErrTTL)
+		require.ErrorIs(t, all.extends[1].Err, ErrTTL)
+		require.Zero(t, all.extends[1].Validity)
+
+		time.AfterFunc(100*ms, func() { _ = longer.Release(ctx) })
+		all.attempts = nil
+		start = time.Now()
+		lock, err = c.Acquire(ctx, "r", time.Second)
+		require.NoError(t, err)
+		waited := time.Since(start)
+		require.Greater(t, len(all.attempts), 1)
+		for i, a := range all.attempts {
+			require.Equal(t, i+1, a.Tries)
+			require.Equal(t, i == len(all.attempts)-1, a.Err == nil)
+			require.Equal(t, "r", a.Resource)
+		}
+		require.Equal(t, []CallInfo{{
+			Resource: "r", TTL: time.Second, Tries: len(all.attempts),
+			Start: start, Elapsed: waited, Validity: lock.Validity(),
+		}}, all.acquires)
+		time.Sleep(2 * ms) // the lock is free as soon as it is released; its release has yet to be answered
+		synctest.Wait()
+		require.Len(t, all.releases, 1)
+		require.Equal(t, 2*ms, all.releases[0].Elapsed)
+		require.NoError(t, all.releases[0].Err)
+
+		short, cancel := context.WithTimeout(ctx, 20*ms)
+		defer cancel()
+		_, err = c.Acquire(short, "r", time.Second)
+		require.Equal(t, errors.Unwrap(err), all.acquires[1].Err, "it is told the resource beside the error")
+		require.Zero(t, all.acquires[1].Validity)
+		require.Equal(t, short, all.contexts[1])
+
+		text := fmt.Sprintf("%+v %+v %+v %+v", all.attempts, all.acquires, all.extends, all.releases)
+		require.NotContains(t, text, secretOf(lock.grant.Token)[:4], "R27")
+	})
+}
+
+// Each function may be nil, and the client reads them once.
+func TestTracerWithoutFunctions(t *testing.T) {
+	simulated(t, 1, func(t *testing.T, m *memory) {
+		var all traces
+		tracer := &Tracer{ReleaseDone: all.tracer().ReleaseDone}
+		c := m.client(t, Config{Tracer: tracer})
+		tracer.ReleaseDone = nil
+		lock, err := c.Acquire(context.Background(), "r", time.Second)
+		require.NoError(t, err)
+		lock, err = lock.Extend(context.Background(), time.Second)
+		require.NoError(t, err)
+		require.NoError(t, lock.Release(context.Background()))
+		assert.Len(t, all.releases, 1)
+		assert.False(t, c.news.running, "nothing was to be told, so no goroutine is there for it")
+	})
+}
+
+// Each time is in the bucket with its bounds; a time equal to a bound is in the
+// next one.
+func TestBuckets(t *testing.T) {
+	for d, want := range map[time.Duration]int{
+		-1: 0, 0: 0, 1: 0, 1023: 0, 1024: 1, 2047: 1, 2048: 2,
+		time.Millisecond: 10, time.Second: 20,
+		1<<36 - 1: 26, 1 << 36: 27, time.Hour: 27, math.MaxInt64: 27,
+	} {
+		assert.Equal(t, want, bucketOf(d), "%d ns", d)
+	}
+	var h Histogram
+	for bucket := range lastBucket {
+		assert.Equal(t, bucket, bucketOf(h.Bound(bucket)-1))
+		assert.Equal(t, bucket+1, bucketOf(h.Bound(bucket)))
+	}
+	assert.Equal(t, time.Duration(math.MaxInt64), h.Bound(lastBucket))
+}
+
+func histogramOf(times ...time.Duration) Histogram {
+	var h histogram
+	for _, d := range times {
+		h.record(d)
+	}
+	return h.snapshot()
+}
+
+func TestQuantile(t *testing.T) {
+	var hundred []time.Duration // 90 of 100 µs, 9 of 1.5 ms, 1 of 3 s
+	for i := range 100 {
+		switch {
+		case i < 90:
+			hundred = append(hundred, 100*time.Microsecond)
+		case i < 99:
+			hundred = append(hundred, 1500*time.Microsecond)
+		default:
+			hundred = append(hundred, 3*time.Second)
+		}
+	}
+	h := histogramOf(hundred...)
+	for _, c := range []struct {
+		q        float64
+		from, to time.Duration // the estimate is above from and not above to
+	}{
+		{-1, 1 << 16, 1 << 17}, {0, 1 << 16, 1 << 17}, {0.5, 1 << 16, 1 << 17}, {0.9, 1 << 16, 1 << 17},
+		{0.901, 1 << 20, 1 << 21}, {0.99, 1 << 20, 1 << 21},
+		{0.991, 1 << 31, 1 << 32}, {1, 1 << 31, 1 << 32}, {7, 1 << 31, 1 << 32},
+	} {
+		got := h.Quantile(c.q)
+		assert.Greater(t, got, c.from, "q=%v", c.q)
+		assert.LessOrEqual(t, got, c.to, "q=%v", c.q)
+	}
+	assert.Less(t, h.Quantile(0.1), h.Quantile(0.9), "it is spread over the bucket")
+	assert.EqualValues(t, 100, h.Total())
+	assert.Equal(t, 90*100*time.Microsecond+9*1500*time.Microsecond+3*time.Second, h.Sum)
+
+	assert.Zero(t, Histogram{}.Quantile(0.5))
+	assert.Zero(t, h.Quantile(math.NaN()))
+	assert.Equal(t, time.Duration(1<<36), histogramOf(time.Hour).Quantile(0.5), "of the open bucket, where it begins")
+	assert.Equal(t, time.Duration(1<<10), histogramOf(5).Quantile(1))
+}

@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/redmux/redmux/redlock"
@@ -10,26 +11,53 @@ import (
 	"github.com/redmux/redmux/redlocktest"
 )
 
+// An operator opens the deployment once, in a program or with redlock init. The
+// first client then need not wait.
+func ExampleInit() {
+	d, _, stop := deployed()
+	defer stop()
+	config := d.Config()
+	config.Prefix = "lock:" // of another deployment on the same masters
+
+	opened, err := admin.Init(context.Background(), config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("opened:", opened.New, "nodes:", opened.Nodes, "MaxTTL:", opened.MaxTTL)
+
+	opened, err = admin.Init(context.Background(), config)
+	fmt.Println("once more:", opened.New, err)
+	// Output:
+	// opened: true nodes: 3 MaxTTL: 30s
+	// once more: false <nil>
+}
+
+// deployed returns three nodes in memory, and a client of theirs.
+func deployed() (d *redlocktest.Deployment, client *redlock.Client, stop func()) {
+	d, err := redlocktest.Start(3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	config := d.Config()
+	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
+	client, err = redlock.New(context.Background(), config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return d, client, func() {
+		_ = client.Close(context.Background())
+		_ = d.Close()
+	}
+}
+
 // Inspect shows the holder of a resource, for a dashboard or an operator. A
 // holder recognizes its own lock by the token's fingerprint; the token is not
 // shown.
 func ExampleInspect() {
-	d, err := redlocktest.Start(3)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer d.Close()
+	d, client, stop := deployed()
+	defer stop()
 	ctx := context.Background()
-	config := d.Config()
-	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
-	client, err := redlock.New(ctx, config)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer client.Close(ctx)
-	for up := 0; up < 3; time.Sleep(time.Millisecond) { // New does not wait for the last
+	for up := 0; up < len(d.Nodes()); time.Sleep(time.Millisecond) { // New does not wait for the last
 		up = 0
 		for _, n := range client.Nodes() {
 			if n.State == redlock.NodeUp {
@@ -40,13 +68,11 @@ func ExampleInspect() {
 
 	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	found, err := admin.Inspect(ctx, client, "invoice:7")
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	fmt.Println(found.State, "by us:", found.Holder == lock.Token().Fingerprint())
 	fmt.Println("for less than 10 s:", found.TTL < 10*time.Second, "on a quorum:", found.Agree >= 2)
