@@ -35,16 +35,6 @@ func TestTallySettlesOnce(t *testing.T) {
 	}
 }
 
-func TestTallyCounts(t *testing.T) {
-	var tally tally
-	for _, v := range []vote{granted, refused, refused, failed, failed, failed} {
-		tally.add(v, 16, 9, false)
-	}
-	require.Equal(t, counts{1, 2, 3}, tally.counts())
-	tally.reset()
-	require.Equal(t, counts{}, tally.counts())
-}
-
 // R4 as arithmetic: 1 % and 2 ms of drift.
 func TestValidity(t *testing.T) {
 	const ms = time.Millisecond
@@ -70,15 +60,4 @@ func TestRetryDelay(t *testing.T) {
 	require.Equal(t, 3*took, retryDelay(0, took, 0.5))
 	require.Equal(t, 2*took+maxRetryDelay/2, retryDelay(60, took, 0.5), "the window is bounded")
 	require.LessOrEqual(t, retryDelay(1000, time.Hour, 0.999), 2*maxRetryDelay)
-}
-
-func TestTokensDiffer(t *testing.T) {
-	var source Tokens
-	seen := map[string]bool{}
-	for range 1000 {
-		token := source.Next()
-		require.Len(t, token, tokenSize)
-		require.False(t, seen[token])
-		seen[token] = true
-	}
 }

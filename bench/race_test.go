@@ -1,7 +1,0 @@
-//go:build race
-
-package bench
-
-// raceEnabled skips the counting of allocations: under the race detector a
-// sync.Pool drops items at random.
-const raceEnabled = true
