@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
@@ -69,10 +68,7 @@ func (i interior) Under(ctx context.Context, hold any) bool {
 }
 
 func (i interior) ReportLapse(left time.Duration) {
-	i.client.news.put(item{at: time.Now(), notice: &notice{
-		level: slog.LevelWarn, message: "redlock: waiting, since the deployment that is replaced has a longer MaxTTL", always: true,
-		attrs: []slog.Attr{timeAttr("left", left)},
-	}})
+	i.client.warn("redlock: waiting, since the deployment that is replaced has a longer MaxTTL", timeAttr("left", left))
 }
 
 // A founding says what Init wants of a client.

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,29 +72,17 @@ type news struct {
 	done chan struct{} // closed when the goroutine has ended
 
 	mu      sync.Mutex // guards the following
-	waiting []item
+	waiting []event
 	dropped uint64 // events before the first that waits
 	ready   bool   // the client is complete: the goroutine may run
 	running bool
 	ending  bool
 }
 
-// An item is one event, of one of three kinds.
-type item struct {
-	change  *NodeChange
-	hold    *HoldInfo
-	notice  *notice
-	at      time.Time
+// An event is what Logger and Tracer are to be told.
+type event struct {
+	tell    func(dropped uint64)
 	dropped uint64 // events right before it
-	same    bool   // of the change, only the warnings are new
-}
-
-// A notice is an event for the log only.
-type notice struct {
-	level   slog.Level
-	message string
-	attrs   []slog.Attr
-	always  bool // if there is no Logger, slog.Default receives it
 }
 
 // newNews returns the news for a Logger, which may be nil, and a Tracer.
@@ -111,10 +100,17 @@ func (n *news) onChange() func(multiplex.Change) {
 		return nil
 	}
 	return func(m multiplex.Change) {
-		n.put(item{at: m.At, change: &NodeChange{
+		change := NodeChange{
 			Node: m.Node, Addr: m.Addr, State: m.News.String(), Cause: m.Cause,
 			Err: m.Err, At: m.At, Warnings: m.Warnings,
-		}, same: m.Same})
+		}
+		n.put(func(dropped uint64) {
+			change.Dropped = dropped
+			n.logChange(&change, m.Same)
+			if n.nodeChanged != nil {
+				n.nodeChanged(change)
+			}
+		})
 	}
 }
 
@@ -161,21 +157,41 @@ func (c *Client) reportAddresses(nodes []conn.Config) {
 // hold any mutex. No attribute may hold a resource name, a token, a key or a
 // password (R27).
 func (c *Client) notice(level slog.Level, message string, attrs ...slog.Attr) {
-	if c.news.logger != nil {
-		c.news.put(item{at: time.Now(), notice: &notice{level: level, message: message, attrs: attrs}})
+	n, at := c.news, time.Now()
+	if n.logger != nil {
+		n.put(func(uint64) { n.log(n.logger, at, level, message, attrs...) })
 	}
+}
+
+// warn is notice for a call that waits. Without a Logger, slog.Default gets the
+// warning: an endless wait in silence is hard to repair.
+func (c *Client) warn(message string, attrs ...slog.Attr) {
+	n, at := c.news, time.Now()
+	n.put(func(uint64) {
+		// The default may have been set since New.
+		n.log(cmp.Or(n.logger, slog.Default()), at, slog.LevelWarn, message, attrs...)
+	})
 }
 
 // holdLost reports to Logger and Tracer that a hold was lost. The log does not
 // get the resource. It never waits.
 func (c *Client) holdLost(lost HoldInfo) {
-	if c.news.logger != nil || c.news.holdLost != nil {
-		c.news.put(item{at: time.Now(), hold: &lost})
+	n, at := c.news, time.Now()
+	if n.logger == nil && n.holdLost == nil {
+		return
 	}
+	n.put(func(dropped uint64) {
+		lost.Dropped = dropped
+		held := timeAttr("held", lost.Until.Sub(lost.Since))
+		n.log(n.logger, at, slog.LevelWarn, "redlock: hold lost", held, errorAttr(lost.Err))
+		if n.holdLost != nil {
+			n.holdLost(lost)
+		}
+	})
 }
 
 // put queues an event, and drops the oldest if the queue is full.
-func (n *news) put(it item) {
+func (n *news) put(tell func(dropped uint64)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ending {
@@ -183,10 +199,10 @@ func (n *news) put(it item) {
 	}
 	if len(n.waiting) == maxNews {
 		n.dropped += 1 + n.waiting[0].dropped
-		n.waiting[0] = item{}
+		n.waiting[0] = event{}
 		n.waiting = n.waiting[1:]
 	}
-	n.waiting = append(n.waiting, it)
+	n.waiting = append(n.waiting, event{tell: tell})
 	n.startLocked()
 	n.signal()
 }
@@ -210,10 +226,10 @@ func (n *news) signal() {
 func (n *news) run() {
 	defer close(n.done)
 	for {
-		it, there, ending := n.take()
+		e, there, ending := n.take()
 		switch {
 		case there:
-			n.tell(it)
+			n.tell(e)
 		case ending:
 			return
 		default:
@@ -223,18 +239,18 @@ func (n *news) run() {
 }
 
 // take removes the oldest event.
-func (n *news) take() (it item, there, ending bool) {
+func (n *news) take() (e event, there, ending bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.waiting) == 0 {
 		n.waiting = nil // frees a large queue
-		return item{}, false, n.ending
+		return event{}, false, n.ending
 	}
-	it = n.waiting[0]
-	it.dropped, n.dropped = n.dropped, 0
-	n.waiting[0] = item{}
+	e = n.waiting[0]
+	e.dropped, n.dropped = n.dropped, 0
+	n.waiting[0] = event{}
 	n.waiting = n.waiting[1:]
-	return it, true, n.ending
+	return e, true, n.ending
 }
 
 // close lets the waiting events be delivered, for a limited time, and ends the
@@ -269,30 +285,9 @@ func (n *news) close(ctx context.Context) {
 }
 
 // tell delivers one event.
-func (n *news) tell(it item) {
-	n.unsaid += it.dropped
-	switch {
-	case it.change != nil:
-		it.change.Dropped = it.dropped
-		n.logChange(it.change, it.same)
-		if n.nodeChanged != nil {
-			n.nodeChanged(*it.change)
-		}
-	case it.hold != nil:
-		lost := it.hold
-		lost.Dropped = it.dropped
-		held := timeAttr("held", lost.Until.Sub(lost.Since))
-		n.log(n.logger, it.at, slog.LevelWarn, "redlock: hold lost", held, errorAttr(lost.Err))
-		if n.holdLost != nil {
-			n.holdLost(*lost)
-		}
-	case it.notice != nil:
-		logger := n.logger
-		if logger == nil && it.notice.always {
-			logger = slog.Default() // which may have been set since New
-		}
-		n.log(logger, it.at, it.notice.level, it.notice.message, it.notice.attrs...)
-	}
+func (n *news) tell(e event) {
+	n.unsaid += e.dropped
+	e.tell(e.dropped)
 }
 
 // logChange writes one record for a change, unless it is the same as before,

@@ -157,9 +157,12 @@ func TestListenersDelayNobody(t *testing.T) {
 func TestDroppedNewsAreSaidByTheNextRecord(t *testing.T) {
 	var out bytes.Buffer
 	n := &news{logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))}
-	n.tell(item{notice: &notice{level: slog.LevelInfo, message: "unheard"}, dropped: 3})
-	n.tell(item{notice: &notice{level: slog.LevelWarn, message: "heard"}, dropped: 2})
-	n.tell(item{notice: &notice{level: slog.LevelWarn, message: "next"}})
+	say := func(level slog.Level, message string, dropped uint64) {
+		n.tell(event{tell: func(uint64) { n.log(n.logger, time.Time{}, level, message) }, dropped: dropped})
+	}
+	say(slog.LevelInfo, "unheard", 3)
+	say(slog.LevelWarn, "heard", 2)
+	say(slog.LevelWarn, "next", 0)
 	require.NotContains(t, out.String(), "unheard")
 	require.Contains(t, out.String(), "msg=heard dropped=5")
 	require.NotContains(t, out.String(), "msg=next dropped")

@@ -96,16 +96,9 @@ func (c *Client) impatient(p *patience, err error) error {
 	return nil
 }
 
-// reportStall reports to the log why calls wait. Without a Logger, it uses
-// slog.Default: an endless wait in silence is hard to repair.
+// reportStall reports to the log why calls wait.
 func (c *Client) reportStall(missing *multiplex.UndecidedError, waited time.Duration) {
 	nodes := len(c.config.Nodes)
-	c.news.put(item{at: time.Now(), notice: &notice{
-		level: slog.LevelWarn, message: "redlock: waiting, since too few nodes count", always: true,
-		attrs: []slog.Attr{
-			timeAttr("waited", waited),
-			slog.Int("nodes", nodes), slog.Int("quorum", multiplex.Quorum(nodes)), slog.Int("missing", len(missing.Nodes)),
-			errorAttr(missing),
-		},
-	}})
+	c.warn("redlock: waiting, since too few nodes count", timeAttr("waited", waited), slog.Int("nodes", nodes),
+		slog.Int("quorum", multiplex.Quorum(nodes)), slog.Int("missing", len(missing.Nodes)), errorAttr(missing))
 }
