@@ -3,6 +3,7 @@ package multiplex
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redmux/redmux/internal/errtext"
@@ -20,24 +21,28 @@ func newMembers(g *Group) *member.Members {
 	for i := range c.Nodes {
 		of.Nodes = append(of.Nodes, member.Address{Addr: c.Nodes[i].Endpoint.String(), DB: c.Nodes[i].Endpoint.DB})
 	}
-	return member.New(of, host{g})
+	return member.New(of, host{&g.mu, g})
 }
 
-// A host is the group as package member sees it.
-type host struct{ g *Group }
+// A host is the group as package member sees it: see member.Host for what each
+// method is for.
+type host struct {
+	sync.Locker // the group's mutex
+	g           *Group
+}
 
-func (h host) Lock() { h.g.mu.Lock() }
-
-func (h host) Unlock() { h.g.mu.Unlock() }
-
+// Now returns the time on the group's clock.
 func (h host) Now() time.Duration { return h.g.now() }
 
+// Ask asks in the node's lane.
 func (h host) Ask(node int, commands [][]byte, answer func(i int, v resp.Value) error, lost func()) bool {
-	return h.g.nodes[node].askLocked(commands, answer, lost)
+	return h.g.nodes[node].inquireLocked(&inquiry{answer: answer, abandoned: func(*fault) { lost() }}, commands...)
 }
 
+// Hear takes the mutex itself.
 func (h host) Hear(node int, v resp.Value) error { return h.g.nodes[node].hear(v) }
 
+// Cure loads the scripts in the node's lane.
 func (h host) Cure(node int) bool {
 	n := h.g.nodes[node]
 	if n.life.State != Up {
@@ -48,6 +53,7 @@ func (h host) Cure(node int) bool {
 	return true
 }
 
+// Wake makes the watch run at the given time or earlier.
 func (h host) Wake(at time.Duration) { h.g.wakeWatchAtLocked(at) }
 
 // Looked ends the doubt about what a node granted since it said that all its
@@ -55,10 +61,13 @@ func (h host) Wake(at time.Duration) { h.g.wakeWatchAtLocked(at) }
 // of it.
 func (h host) Looked(node int) { h.g.nodes[node].reader.explainLocked() }
 
+// Changed and Notify report to OnChange and to waiting goroutines.
 func (h host) Changed(node int) { h.g.nodes[node].reporter.tellLocked() }
 
+// Notify is described at Changed.
 func (h host) Notify() { h.g.notifyLocked() }
 
+// Explain returns what a cause says to users.
 func (h host) Explain(c *member.Cause) error { return errorOf(c) }
 
 // An explained is a cause and what it says to users, which is made only once.

@@ -162,11 +162,6 @@ func (n *node) inquireLocked(q *inquiry, commands ...[]byte) bool {
 	return true
 }
 
-// askLocked asks a node that is up, as package member wants it (member.Host).
-func (n *node) askLocked(commands [][]byte, answer func(i int, v resp.Value) error, lost func()) bool {
-	return n.inquireLocked(&inquiry{answer: answer, abandoned: func(*fault) { lost() }}, commands...)
-}
-
 // abandon ends an inquiry after answer returned an error.
 func (n *node) abandon(q *inquiry, why *fault) {
 	n.group.mu.Lock()

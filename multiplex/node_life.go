@@ -92,13 +92,21 @@ func (n *node) stepLocked(e pure.LifeEvent) pure.LifeAction {
 
 // rest waits until the next attempt may begin.
 func (n *node) rest() pure.LifeAction {
-	timer := time.NewTimer(max(pure.Soon, n.life.Wait))
+	if !n.sleep(n.life.Wait) {
+		return n.step(pure.GroupStopped)
+	}
+	return n.step(pure.Waited)
+}
+
+// sleep waits. It returns false if the group was closed.
+func (n *node) sleep(d time.Duration) bool {
+	timer := time.NewTimer(max(pure.Soon, d))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return n.step(pure.Waited)
+		return true
 	case <-n.group.life.stopped.Done():
-		return n.step(pure.GroupStopped)
+		return false
 	}
 }
 

@@ -97,7 +97,8 @@ func (n *node) pay() pure.LifeAction {
 		if act, joined := n.join(); joined {
 			return act
 		}
-		if len(batch) == 0 && !n.pause() {
+		// It owes too much to join.
+		if len(batch) == 0 && !n.sleep(pure.RefusedFirst) {
 			return n.step(pure.GroupStopped)
 		}
 	}
@@ -195,19 +196,6 @@ func (n *node) paidBy(e laneEntry, v resp.Value) error {
 		g.wakeWatchAtLocked(due)
 	}
 	return nil
-}
-
-// pause waits a moment while the node owes too much to join. It returns false
-// if the group was closed.
-func (n *node) pause() bool {
-	timer := time.NewTimer(pure.RefusedFirst)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-n.group.life.stopped.Done():
-		return false
-	}
 }
 
 // payBesideLocked sends the due debts of an up node, in its lane.

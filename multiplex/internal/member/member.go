@@ -10,6 +10,7 @@ package member
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/redmux/redmux/conn"
@@ -63,8 +64,7 @@ var ErrUnexpected = errors.New("multiplex: unexpected reply")
 
 // A Host is the group. All but Lock, Now and Hear need the mutex.
 type Host interface {
-	Lock()
-	Unlock()
+	sync.Locker
 	// Now returns the time on the group's clock.
 	Now() time.Duration
 	// Ask sends commands to an up node, and does not wait. Without the mutex,
