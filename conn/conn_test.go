@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,25 +31,6 @@ func adopt(t testing.TB, nc net.Conn, backlog int) *Conn {
 	require.NoError(t, c.opened())
 	t.Cleanup(func() { c.Close() })
 	return c
-}
-
-func TestBreakFromManyGoroutines(t *testing.T) {
-	c, peer := pair(t, 1<<10)
-	defer peer.Close()
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			c.Break(errTest)
-			c.Unread()
-			assert.Error(t, c.Err())
-		})
-	}
-	wg.Go(func() {
-		for c.Send([]byte("0123456789")) == nil { // until it is broken or stalls
-		}
-	})
-	assert.Equal(t, c.Fill(), c.Err())
-	wg.Wait()
 }
 
 // R28: Close returns when the writer has ended, however late its Write notices.
@@ -141,22 +121,6 @@ func TestNextAfterBreak(t *testing.T) {
 	})
 }
 
-func TestExchange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := (&script{answers: map[string]string{"GET": "-ERR no hunter2\r\n"}}).connect(t, Config{})
-		for range 3 {
-			var got []string
-			p := resp.AppendCommand(resp.AppendCommand(nil, "PING"), "GET", "x")
-			require.NoError(t, c.Exchange(t.Context(), p, 2, func(i int, v resp.Value) error {
-				assert.Equal(t, len(got), i)
-				got = append(got, string(v.Bytes()))
-				return nil
-			}))
-			assert.Equal(t, []string{"PONG", "ERR no hunter2"}, got, "an error reply is a reply")
-		}
-	})
-}
-
 // R16: an unsolicited reply ends the connection.
 func TestExchangeBreaks(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -234,30 +198,6 @@ func TestFillLosesPatience(t *testing.T) {
 	c := adopt(t, &odd{Conn: ours, read: func([]byte) (int, error) { reads++; return 0, nil }}, 0)
 	assert.ErrorIs(t, c.Fill(), io.ErrNoProgress)
 	assert.Equal(t, maxEmptyReads, reads)
-}
-
-// If a write fails during the handshake, the reply of the node is still read.
-// If the node answers as if nothing had happened, the connection still breaks,
-// at the latest when the writer learns of the failure.
-func TestDialFailsAfterAFailedWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &script{}
-		c, err := Dial(t.Context(), Config{
-			Endpoint: Endpoint{Addr: "a:1"},
-			NetDial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				nc, err := s.dial(ctx, network, addr)
-				return &odd{Conn: nc, write: func(p []byte) (int, error) {
-					n, _ := nc.Write(p)
-					return n, errTest
-				}}, err
-			},
-		})
-		if err == nil {
-			assert.ErrorIs(t, c.Fill(), errTest)
-		} else {
-			assert.ErrorIs(t, err, errTest)
-		}
-	})
 }
 
 // The writer is woken for bytes that are already queued. If it were woken

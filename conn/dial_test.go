@@ -23,11 +23,12 @@ func TestDialBoundedBySilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		cfg := Config{Endpoint: Endpoint{Addr: "a:1", DialTimeout: 3 * time.Second}}
-		cfg.NetDial = func(context.Context, string, string) (net.Conn, error) {
+		silent := func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe() // like a stopped process, the other end does not read
 			t.Cleanup(func() { theirs.Close() })
 			return ours, nil
 		}
+		cfg.NetDial = silent
 		_, err := Dial(context.Background(), cfg)
 		assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		assert.NotErrorIs(t, err, context.DeadlineExceeded, "no caller's context has ended")
@@ -45,29 +46,14 @@ func TestDialBoundedBySilence(t *testing.T) {
 		_, err = Dial(context.Background(), cfg)
 		assert.ErrorContains(t, err, "not connected after 3s")
 		assert.Equal(t, 9*time.Second, time.Since(start))
-	})
-}
 
-func TestDialCancelled(t *testing.T) {
-	gone := errors.New("caller is gone")
-	for _, withTLS := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancelCause(context.Background())
-			time.AfterFunc(time.Second, func() { cancel(gone) })
-			cfg := Config{Endpoint: Endpoint{Addr: "a:1"}, NetDial: func(context.Context, string, string) (net.Conn, error) {
-				ours, theirs := net.Pipe()
-				t.Cleanup(func() { theirs.Close() })
-				return ours, nil
-			}}
-			if withTLS {
-				cfg.TLS = newCertificates(t).Client()
-			}
-			start := time.Now()
-			_, err := Dial(ctx, cfg)
-			assert.ErrorIs(t, err, gone)
-			assert.Equal(t, time.Second, time.Since(start))
-		})
-	}
+		ctx, cancel := context.WithCancelCause(context.Background())
+		time.AfterFunc(time.Second, func() { cancel(errTest) })
+		cfg.NetDial = silent
+		_, err = Dial(ctx, cfg)
+		assert.ErrorIs(t, err, errTest)
+		assert.Equal(t, 10*time.Second, time.Since(start))
+	})
 }
 
 // TLS in memory: verified, of a sufficient version, and never a fallback to

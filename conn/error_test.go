@@ -100,24 +100,6 @@ func TestScrub(t *testing.T) {
 	assert.Nil(t, serverError(value(t, "+OK\r\n"), secrets{}))
 }
 
-func TestErrorsUnwrap(t *testing.T) {
-	refusal := &resp.Error{Message: "NOPERM no"}
-	err := error(&Error{"handshake", "a:1", &StepError{"SELECT", ClassNoPerm, refusal}})
-	assert.ErrorIs(t, err, refusal)
-	assert.True(t, strings.HasPrefix(err.Error(), "conn: handshake a:1: SELECT refused: NOPERM no"), err.Error())
-	peer := &PeerError{"", io.EOF}
-	assert.True(t, errors.Is(peer, io.EOF))
-	assert.Equal(t, "peer does not speak RESP: EOF", peer.Error())
-}
-
-func TestSpeaks(t *testing.T) {
-	for first, want := range map[string]string{
-		"HTTP/1.1": "HTTP", "\x15\x03\x01": "TLS", "\x16\x03": "TLS", "SSH-2.0": "SSH", "": "", "\x15": "", "220 hi": "",
-	} {
-		assert.Equal(t, want, speaks([]byte(first)), first)
-	}
-}
-
 // crypto/tls quotes the names of a certificate as they are, before any
 // authority has vouched for them: what a master says there does not move the
 // cursor of a terminal either.

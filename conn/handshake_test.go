@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -120,21 +119,6 @@ func TestHandshakeServer(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestHandshakeServerRESP2(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		answers := map[string]string{
-			"CLIENT INFO":      "-ERR Unknown subcommand or wrong number of arguments for 'INFO'\r\n", // before 6.2
-			"INFO server":      text2("redis_version:5.0.1\r\nrun_id:00ff\r\n"),
-			"INFO replication": text2("role:slave\r\n"),
-			"INFO memory":      text2("maxmemory_policy:allkeys-lru\r\n"),
-		}
-		c := (&script{answers: answers}).connect(t, Config{Endpoint: Endpoint{Protocol: 2}})
-		assert.Equal(t, Server{
-			ID: 7, RunID: "00ff", Product: "redis", Version: "5.0.1", Role: "replica", EvictionPolicy: "allkeys-lru", Protocol: 2,
-		}, *c.Server())
-	})
 }
 
 // A node that answers HELLO 3 by an array, or with another version of RESP,
@@ -305,10 +289,13 @@ func TestHandshakeFails(t *testing.T) {
 		{"prelude refused", prelude(nil), &script{answers: map[string]string{"SCRIPT LOAD": "-NOPERM no\r\n"}}, "prelude 1", ClassNoPerm, nil, "prelude 1 refused: NOPERM no"},
 		{"a step with a name", named, &script{answers: map[string]string{"SCRIPT LOAD": "-NOPERM no\r\n"}}, "the trial", ClassNoPerm, nil, "the trial refused: NOPERM no"},
 		{"prelude unknown, which is no lack of HELLO", prelude(nil), &script{answers: map[string]string{"SCRIPT LOAD": "-ERR unknown command 'SCRIPT'\r\n"}}, "prelude 1", ClassUnknownCommand, nil, "unknown command"},
+		{"an optional step, while busy", Config{Prelude: []Step{{Name: "form", Command: resp.AppendCommand(nil, "PING"), Optional: true}}},
+			&script{answers: map[string]string{"PING": "-LOADING x\r\n"}}, "form", ClassLoading, nil, "form refused: LOADING x"},
 		{"prelude's check, refused", prelude(check), &script{answers: map[string]string{"SCRIPT LOAD": "-NOSCRIPT no\r\n"}}, "prelude 1", ClassNoScript, failing, "NOSCRIPT no"},
 		{"prelude's check, answered", prelude(check), &script{answers: map[string]string{"SCRIPT LOAD": ":1\r\n"}}, "prelude 1", ClassNone, failing, failing.Error()},
 		{"HTTP", Config{}, &script{greet: "HTTP/1.1 400 Bad Request\r\n\r\n", hangUp: true}, "", ClassNone, nil, "peer speaks HTTP"},
 		{"TLS", Config{}, &script{greet: "\x15\x03\x01\x00\x02\x02\x16", hangUp: true}, "", ClassNone, nil, "peer speaks TLS"},
+		{"SSH", Config{}, &script{greet: "SSH-2.0-OpenSSH\r\n"}, "", ClassNone, nil, "peer speaks SSH"},
 		{"garbage", Config{}, &script{greet: "hello there\r\n"}, "", ClassNone, nil, "peer does not speak RESP"},
 		{"garbage later", Config{}, &script{answers: map[string]string{"INFO server": "$7\r\nhunter2!!\r\n"}}, "", ClassNone, nil, "peer does not speak RESP"},
 		{"hangs up", Config{}, &script{greet: "+", hangUp: true}, "", ClassNone, io.EOF, "before the answer to HELLO"},
@@ -356,29 +343,6 @@ func TestHandshakeFails(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestOptionalStepsTellWhatTheNodeAccepted(t *testing.T) {
-	network := redistest.NewNetwork()
-	node := redistest.Nodes(t, network, 1, redistest.NodeConfig{})[0]
-	cfg := Config{
-		Endpoint: Endpoint{Addr: node.Addr()}, NetDial: network.Dial,
-		Prelude: []Step{
-			{Name: "unknown", Command: resp.AppendCommand(nil, "NOSUCHCOMMAND"), Optional: true},
-			{Command: resp.AppendCommand(nil, "PING"), Optional: true},
-			{Name: "odd", Command: resp.AppendCommand(nil, "PING"), Optional: true, Check: func(resp.Value) error { return errTest }},
-			{Command: resp.AppendCommand(nil, "PING")},
-		},
-	}
-	c, err := Dial(context.Background(), cfg)
-	require.NoError(t, err)
-	assert.Equal(t, []string{"prelude 1"}, c.Server().Accepted)
-	assert.Equal(t, []string{"unknown", "odd"}, c.Server().Refused)
-	require.NoError(t, c.Close())
-
-	node.Refuse("LOADING reading", "NOSUCHCOMMAND")
-	_, err = Dial(context.Background(), cfg)
-	require.Error(t, err, "what it cannot say now, it may say later")
 }
 
 // Of several steps with one name a single refusal decides, whatever the order

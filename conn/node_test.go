@@ -178,26 +178,3 @@ func TestNodeTLSMismatch_R31(t *testing.T) {
 		t.Log(time.Since(begun).Round(time.Millisecond), err)
 	}
 }
-
-// With a stopped node, dials end in time, and a broken connection ends at once.
-func TestNodeStopped(t *testing.T) {
-	node := start(t, redistest.Options{TLS: true, Unix: true})
-	secure := connect(t, node.URL(), func(cfg *Config) { cfg.TLS = node.TLSConfig() })
-	unix := connect(t, node.UnixURL())
-	require.NoError(t, node.Stop())
-	defer node.Continue()
-
-	for name, c := range map[string]*Conn{"tls": secure, "unix": unix} {
-		var err error
-		for p := make([]byte, 256<<10); err == nil; {
-			err = c.Send(p) // never waits
-		}
-		assert.ErrorIs(t, err, ErrStalled, name)
-		atOnce(t, "Close over "+name, func() { assert.NoError(t, c.Close()) })
-	}
-	e, err := ParseURL(node.URL())
-	require.NoError(t, err)
-	e.TLS, e.DialTimeout = node.TLSConfig(), 50*time.Millisecond
-	_, err = Dial(t.Context(), Config{Endpoint: e})
-	assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
-}

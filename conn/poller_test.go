@@ -291,92 +291,6 @@ func exchangeOnce(t *testing.T, p *Poller, c *Conn, command []byte) {
 	}
 }
 
-func TestWaitAllocatesNothing(t *testing.T) {
-	eachSort(t, func(t *testing.T, network string, places int) {
-		p := startPoller(t, places)
-		c, theirs := add(t, p, network, 0, 0)
-		go func() { // an echo that allocates nothing
-			var b [64]byte
-			for {
-				n, err := theirs.Read(b[:])
-				if err == nil {
-					_, err = theirs.Write(b[:n])
-				}
-				if err != nil {
-					return
-				}
-			}
-		}()
-		word := []byte("+x\r\n")
-		roundTrip := func() { exchangeOnce(t, p, c, word) }
-		assert.Zero(t, testing.AllocsPerRun(2000, roundTrip), network)
-		assert.Zero(t, testing.AllocsPerRun(100, func() { p.Kick(); _, _, _ = p.Wait() }), network)
-		assert.Zero(t, testing.AllocsPerRun(100, func() { c.Unread() }), network)
-	})
-}
-
-// Events name their connection, every connection with bytes gets one, and no
-// connection gets the bytes of another.
-func TestPollerOfMany(t *testing.T) {
-	const n = 16
-	p := startPoller(t, n)
-	var conns []*Conn
-	var peers []net.Conn
-	for i := range n {
-		c, theirs := add(t, p, []string{"tcp", "unix"}[i%2], i, 0)
-		conns, peers = append(conns, c), append(peers, theirs)
-	}
-	for round := range 200 {
-		want := make(map[int]string)
-		for i := range n {
-			if rand.N(3) == 0 {
-				want[i] = fmt.Sprintf("%d of round %d", i, round)
-				_, err := fmt.Fprintf(peers[i], "+%s\r\n", want[i])
-				require.NoError(t, err)
-			}
-		}
-		got := make(map[int]string)
-		for len(got) < len(want) {
-			for _, e := range wait(t, p) {
-				require.True(t, e.Readable)
-				require.False(t, e.Writable, "no writer waits for room")
-				text, err := readAll(conns[e.ID])
-				require.NoError(t, err)
-				if len(text) > 0 {
-					got[e.ID] = string(text)
-				}
-			}
-		}
-		require.Equal(t, want, got)
-	}
-}
-
-func TestRemove(t *testing.T) {
-	p := startPoller(t, 2)
-	gone, itsPeer := add(t, p, "tcp", 0, 0)
-	stays, theirs := add(t, p, "tcp", 1, 0)
-	p.Remove(gone)
-	_, err := itsPeer.Write([]byte("+x\r\n"))
-	require.NoError(t, err)
-	eventually(t, gone.Unread)
-	nothing(t, p)
-	gone.Break(errTest)
-	nothing(t, p)
-	_, err = theirs.Write([]byte("+x\r\n"))
-	require.NoError(t, err)
-	assert.Equal(t, []Event{{ID: 1, Readable: true}}, wait(t, p))
-	_, err = readAll(stays)
-	assert.NoError(t, err)
-	require.NoError(t, gone.Close())
-
-	again, itsPeer := add(t, p, "tcp", 0, 0) // the place is free for another connection
-	_, err = itsPeer.Write([]byte("+x\r\n"))
-	require.NoError(t, err)
-	assert.Equal(t, []Event{{ID: 0, Readable: true}}, wait(t, p))
-	p.Remove(again)
-	p.Remove(again) // a second Remove is harmless
-}
-
 // Connections follow each other in one place, like those of a node that
 // connects again and again.
 func TestPlaceIsTakenAgain(t *testing.T) {
@@ -612,28 +526,6 @@ func stuff(t testing.TB, c *Conn) {
 	}
 }
 
-// more reports that Fill filled the buffer. Each event is reported once, so a
-// caller that stops reading finds the rest only with the next bytes, which may
-// answer another command.
-func TestPollerFillTellsWhetherThereMayBeMore(t *testing.T) {
-	eachSort(t, func(t *testing.T, network string, places int) {
-		p := startPoller(t, places)
-		c, theirs := add(t, p, network, 0, 0)
-		for _, beyond := range []int{-1, 0, 1} {
-			size := len(c.reader.Space()) + beyond
-			_, err := theirs.Write(blob(size))
-			require.NoError(t, err)
-			eventually(t, func() bool { return unreadBytes(c) == size })
-			more, err := p.Fill(c)
-			require.NoError(t, err)
-			assert.Equal(t, beyond >= 0, more, "%d bytes, %s", size, network)
-			_, err = readAll(c)
-			require.NoError(t, err)
-			assert.False(t, c.Unread())
-		}
-	})
-}
-
 // blob returns a simple string of exactly size bytes on the wire.
 func blob(size int) []byte {
 	b := make([]byte, size)
@@ -700,12 +592,17 @@ func TestEdgesLeaveNothingUnread(t *testing.T) {
 func TestRemoveLeavesTheSuccessor(t *testing.T) {
 	eachSort(t, func(t *testing.T, network string, places int) {
 		p := startPoller(t, places)
-		old, _ := add(t, p, network, 0, 0)
+		old, gone := add(t, p, network, 0, 0)
 		next, theirs := add(t, p, network, 0, 0)
 		p.Remove(old)
+		p.Remove(old) // a second Remove is harmless
+		_, err := gone.Write([]byte("+x\r\n"))
+		require.NoError(t, err)
+		eventually(t, old.Unread)
+		nothing(t, p)
 		require.NoError(t, old.Close())
 		require.Same(t, next, p.conns[0].Load())
-		_, err := theirs.Write([]byte("+x\r\n"))
+		_, err = theirs.Write([]byte("+x\r\n"))
 		require.NoError(t, err)
 		require.NoError(t, theirs.Close())
 		for err == nil { // its last bytes, and its end

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/redistest"
-	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -219,60 +218,6 @@ func TestDialReadsWhatTheNodeSaidBeforeItWent(t *testing.T) {
 		})
 		assert.Equal(t, ClassMaxClients, ErrorClass(err), "%s: %v", network, err)
 	}
-}
-
-// R28: after Break or Close, and after a failed dial, nothing is left.
-func TestNothingIsLeft(t *testing.T) {
-	certs := newCertificates(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	secure := tls.NewListener(l, certs.Server())
-	var wg sync.WaitGroup
-	s := &script{}
-	wg.Go(func() {
-		for n := 0; ; n++ {
-			nc, err := l.Accept()
-			if err != nil {
-				return
-			}
-			if n%2 == 1 {
-				nc = tls.Server(nc, certs.Server())
-			}
-			s.mu.Lock()
-			s.conns = append(s.conns, nil)
-			s.mu.Unlock()
-			wg.Go(func() { s.serve(nc, n) })
-		}
-	})
-	defer wg.Wait()
-	defer secure.Close()
-
-	goroutines, files := runtime.NumGoroutine(), redistest.OpenFiles()
-	for i := range 40 {
-		cfg := Config{Endpoint: Endpoint{Addr: l.Addr().String()}}
-		if i%2 == 1 {
-			cfg.TLS = certs.Client()
-		}
-		if i%8 == 7 {
-			cfg.TLS = &tls.Config{} // trusts another authority
-		} else if i%4 >= 2 {
-			cfg.Prelude = []Step{{Command: resp.AppendCommand(nil, "PING"), Check: func(resp.Value) error { return errTest }}}
-		}
-		c, err := Dial(t.Context(), cfg)
-		if i%4 >= 2 {
-			require.Error(t, err)
-			require.Equal(t, i%8 != 7, errors.Is(err, errTest))
-			continue
-		}
-		require.NoError(t, err)
-		require.NoError(t, c.Send(resp.AppendCommand(nil, "PING")))
-		if i%8 >= 4 {
-			c.Break(errTest)
-		} else {
-			require.NoError(t, c.Close())
-		}
-	}
-	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines && redistest.OpenFiles() <= files })
 }
 
 // answer answers each read with OK: each command above fits in one read.
