@@ -607,14 +607,14 @@ func nothing(context.Context) error { return nil }
 // guarded returns three nodes with a password.
 func guarded(t *testing.T, password string) *memory {
 	t.Helper()
-	m := &memory{network: redistest.NewNetwork()}
+	m := &redistest.Masters{Network: redistest.NewNetwork()}
 	for i := range 3 {
 		node := redistest.NewNode(redistest.NodeConfig{User: "alice", Password: password})
-		node.Serve(m.network.Listen(fmt.Sprintf("node%d:6379", i)))
-		m.nodes = append(m.nodes, node)
+		node.Serve(m.Network.Listen(fmt.Sprintf("node%d:6379", i)))
+		m.Nodes = append(m.Nodes, node)
 	}
-	t.Cleanup(m.close)
-	return m
+	t.Cleanup(m.Close)
+	return &memory{m, m.Network, m.Nodes, m.Arrangement}
 }
 
 // No exported type shows a password, a token or the prefix of keys when it is

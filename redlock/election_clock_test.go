@@ -20,14 +20,9 @@ const termTTL = 3 * time.Second
 // elected runs an election whose client sleeps as slept says. The channel
 // receives the cause of each context that has ended.
 func elected(
-	t *testing.T, slept func(kept bool) time.Duration, lead func(ctx context.Context),
+	t *testing.T, m *trial.Memory, slept func(kept bool) time.Duration, lead func(ctx context.Context),
 ) (e *election.Election, c *redlock.Client, retire func()) {
 	t.Helper()
-	m := trial.New(t, trial.AnyNumber)
-	m.Init = func(ctx context.Context, config redlock.Config) error {
-		_, err := admin.Init(ctx, config)
-		return err
-	}
 	c = m.Opened(t, trial.Fenced(func(c *redlock.Config) { c.Owner, c.MaxTTL = "a", termTTL }))
 	redlock.Sleeps(c, slept)
 	e, err := election.New(c, "e", election.Options{})
@@ -49,10 +44,10 @@ func elected(
 // A process that slept for too long knows at once that it leads no more, though
 // its function has noticed nothing.
 func TestIsLeaderReadsTheClocks_R15(t *testing.T) {
-	trial.Simulated(t, 1, func(t *testing.T, _ *trial.Memory) {
+	trial.Simulated(t, trial.AnyNumber, admin.Init, func(t *testing.T, m *trial.Memory) {
 		var slept atomic.Int64
 		causes := make(chan error, 9)
-		e, _, retire := elected(t, func(bool) time.Duration { return time.Duration(slept.Load()) }, func(ctx context.Context) {
+		e, _, retire := elected(t, m, func(bool) time.Duration { return time.Duration(slept.Load()) }, func(ctx context.Context) {
 			time.Sleep(time.Second) // it has not noticed
 			causes <- context.Cause(ctx)
 		})
@@ -70,10 +65,10 @@ func TestIsLeaderReadsTheClocks_R15(t *testing.T) {
 // A process that does not run between the grant and the function does not lead
 // (https://github.com/etcd-io/etcd/issues/21128).
 func TestACandidateThatSleepsAfterTheGrant_R15(t *testing.T) {
-	trial.Simulated(t, 1, func(t *testing.T, _ *trial.Memory) {
+	trial.Simulated(t, trial.AnyNumber, admin.Init, func(t *testing.T, m *trial.Memory) {
 		var late atomic.Bool
 		var terms atomic.Int64
-		e, c, retire := elected(t, func(kept bool) time.Duration {
+		e, c, retire := elected(t, m, func(kept bool) time.Duration {
 			if kept {
 				late.Store(true)
 			}

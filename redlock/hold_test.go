@@ -70,22 +70,6 @@ func extensions(n *redistest.Node) int {
 	return count
 }
 
-// silence delays the answers of all nodes for longer than any test.
-func (m *memory) silence() {
-	for i := range m.nodes {
-		m.delay(i, time.Hour)
-	}
-}
-
-// recover ends the silence, and drops what is in flight, so that the test's end
-// need not wait for it.
-func (m *memory) recover() {
-	for i := range m.nodes {
-		m.delay(i, 2*ms)
-		m.link(i).Reset()
-	}
-}
-
 // awaitEnd waits until a context ends and returns how long that took.
 func awaitEnd(t *testing.T, ctx context.Context) time.Duration {
 	t.Helper()
@@ -632,7 +616,7 @@ func TestALossNamesTheNodesAtFault_R12(t *testing.T) {
 // one was renewed.
 func TestARenewalThatFailsIsReportedInTime_R13_R31(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		var log lockedText
+		var log redistest.Text
 		logger := slog.New(slog.NewTextHandler(&log, nil))
 		c := exactClient(t, m, Config{Logger: logger})
 		for i := range 50 {
@@ -676,7 +660,7 @@ func TestARenewalThatFailsIsReportedInTime_R13_R31(t *testing.T) {
 // since.
 func TestARenewalThatFailsAfterALossIsReported_R13_R31(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		var log lockedText
+		var log redistest.Text
 		c := exactClient(t, m, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		for i := range 3 {
 			h := mustHold(t, c, "r", HoldOptions{})
@@ -688,22 +672,4 @@ func TestARenewalThatFailsAfterALossIsReported_R13_R31(t *testing.T) {
 			time.Sleep(time.Hour)
 		}
 	})
-}
-
-// lockedText is a log that is read while it is written.
-type lockedText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedText) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

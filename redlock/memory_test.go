@@ -3,7 +3,6 @@ package redlock
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -17,14 +16,9 @@ import (
 
 const ms = time.Millisecond
 
-// memory is a deployment in memory: nodes that know our scripts, and their
-// network. Inside testing/synctest all of it runs in simulated time.
-//
-// How keys begin, how the nodes are called, which database they use, and what
-// clients call themselves is drawn for each test. Tests name keys without the
-// prefix; a client that leaves it out fails the test, and so does one that uses
-// another database.
+// memory is a deployment in memory, with clients.
 type memory struct {
+	*redistest.Masters
 	network     *redistest.Network
 	nodes       []*redistest.Node
 	arrangement redistest.Arrangement
@@ -35,17 +29,8 @@ const anyNumber = 0
 
 func newMemory(tb testing.TB, n int) *memory {
 	tb.Helper()
-	m := &memory{network: redistest.NewNetwork(), arrangement: redistest.Arrange(tb)}
-	for i := range cmp.Or(n, m.arrangement.N) {
-		node := redistest.NewNode(redistest.NodeConfig{
-			Arrangement: m.arrangement,
-			Strays:      func(text string) { tb.Errorf("node %d: %s", i, text) },
-		})
-		node.Serve(m.network.Listen(m.arrangement.Host(i)))
-		m.nodes = append(m.nodes, node)
-	}
-	tb.Cleanup(m.close)
-	return m
+	m := redistest.NewMasters(tb, n)
+	return &memory{m, m.Network, m.Nodes, m.Arrangement}
 }
 
 // usual takes back what was drawn, for a test of that itself. It must be called
@@ -61,35 +46,24 @@ func (m *memory) usual() {
 // clients send: to know the owners, a client tries what its nodes understand.
 func (m *memory) ownerless() { m.arrangement.Owner = "" }
 
-func (m *memory) close() {
-	for _, node := range m.nodes {
-		node.Close()
-	}
-	m.network.Close()
-}
-
 func (m *memory) urls() []string { return redistest.URLs(m.nodes) }
 
-// addr is the address of node i, and url its URL with credentials.
-func (m *memory) addr(i int) string { return m.nodes[i].Addr() }
-
+// url is the URL of node i, with credentials.
 func (m *memory) url(i int, credentials string) string {
 	return strings.Replace(m.nodes[i].URL(), "://", "://"+credentials+"@", 1)
 }
 
-// named puts the addresses of nodes in place of node0, node1, … in a text.
-func (m *memory) named(text string) string {
-	for i := range m.nodes {
-		text = strings.ReplaceAll(text, fmt.Sprintf("node%d", i), m.addr(i))
-	}
-	return text
-}
-
-func (m *memory) link(i int) *redistest.Link { return m.network.At(m.nodes[i].Addr()) }
-
-// delay makes replies of a node arrive after d: half of it passes before the
-// command is executed.
-func (m *memory) delay(i int, d time.Duration) { m.link(i).Latency(d/2, d-d/2) }
+func (m *memory) addr(i int) string                           { return m.Addr(i) }
+func (m *memory) named(text string) string                    { return m.Named(text) }
+func (m *memory) link(i int) *redistest.Link                  { return m.Link(i) }
+func (m *memory) delay(i int, d time.Duration)                { m.Delay(i, d) }
+func (m *memory) wires(tb testing.TB) *redistest.Network      { return m.Wires(tb) }
+func (m *memory) mute(network *redistest.Network, muted bool) { m.Mute(network, muted) }
+func (m *memory) silence()                                    { m.Silence() }
+func (m *memory) recover()                                    { m.Recover() }
+func (m *memory) forget(key string)                           { m.Forget(key) }
+func (m *memory) forgetOn(node int, key string)               { m.nodes[node].DB().Delete(key) }
+func calls(m *memory, command string) int                     { return m.Calls(command) }
 
 // client creates a client of all nodes and closes it with the test. Without
 // MaxTTL it is forgetful: most tests are not about quarantine.
@@ -126,18 +100,6 @@ func (m *memory) reach(config Config) Config {
 	config.Prefix = m.arrangement.Prefix + config.Prefix
 	config.Owner = cmp.Or(config.Owner, m.arrangement.Owner)
 	return config
-}
-
-// wires returns another network to the nodes, which have the same addresses in
-// it: for a client with faults, and an order of commands, of its own.
-func (m *memory) wires(tb testing.TB) *redistest.Network {
-	tb.Helper()
-	own := redistest.NewNetwork()
-	tb.Cleanup(func() { _ = own.Close() })
-	for _, n := range m.nodes {
-		n.Serve(own.Listen(n.Addr()))
-	}
-	return own
 }
 
 // realClient returns a patient client of real servers, all of which are up: on a
@@ -183,26 +145,6 @@ func (m *memory) holders(key string, token Token) []int {
 		return ok && tokenIn(value) == string(token[:])
 	})
 }
-
-// mute stops all bytes between the nodes and the clients of a network.
-func (m *memory) mute(network *redistest.Network, on bool) {
-	for _, n := range m.nodes {
-		if link := network.At(n.Addr()); on {
-			link.Pause(redistest.Up | redistest.Down)
-		} else {
-			link.Resume(redistest.Up | redistest.Down)
-		}
-	}
-}
-
-// forget deletes a key on all nodes, and forgetOn on one.
-func (m *memory) forget(key string) {
-	for i := range m.nodes {
-		m.forgetOn(i, key)
-	}
-}
-
-func (m *memory) forgetOn(node int, key string) { m.nodes[node].DB().Delete(key) }
 
 // A journal collects what goroutines report.
 type journal[T any] struct {

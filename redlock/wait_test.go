@@ -73,14 +73,6 @@ func (w *waiting) got(t *testing.T) time.Time {
 	return w.at
 }
 
-func calls(m *memory, command string) int {
-	n := 0
-	for _, node := range m.nodes {
-		n += node.Calls(command)
-	}
-	return n
-}
-
 // A release by another client is pushed: it takes the delays of the release and
 // of the push, and one attempt.
 func TestAReleaseElsewhereIsPushed(t *testing.T) {

@@ -77,37 +77,6 @@ func TestInspectShowsReaders(t *testing.T) {
 	})
 }
 
-// A reader on fewer nodes than a quorum holds nothing, and the node that has it
-// is named. While another one does not answer, it is unclear.
-func TestInspectOfReadersWithoutAQuorum(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.Client(t, redlock.Config{})
-		_, err := c.RW("r").Read().TryAcquire(t.Context(), time.Minute)
-		require.NoError(t, err)
-		lock, err := c.RW("r").Read().TryAcquire(t.Context(), 10*time.Second)
-		require.NoError(t, err)
-		time.Sleep(2 * ms)
-		m.Nodes[0].DB().Delete("r:redlock:readers")
-		found := inspected(t, c, "r")
-		require.Equal(t, StateShared, found.State)
-		require.Equal(t, 2, found.Agree)
-		require.Equal(t, []int{1, 2}, found.Readers[1].Nodes)
-		m.Nodes[1].DB().Delete("r:redlock:readers")
-		found = inspected(t, c, "r")
-		require.Equal(t, StateFree, found.State)
-		require.Equal(t, 2, found.Agree)
-		require.Equal(t, []int{2}, found.Readers[1].Nodes)
-		require.Equal(t, tokenOf(lock), found.Readers[1].Holder)
-		m.Link(1).Refuse(true)
-		m.Nodes[1].DropConns()
-		time.Sleep(5 * ms)
-		found = inspected(t, c, "r")
-		require.Equal(t, StateUnclear, found.State)
-		require.Zero(t, found.Agree)
-		m.Link(1).Refuse(false)
-	})
-}
-
 // recordPermits writes a node's record of permits, as its script does.
 func recordPermits(n *redistest.Node, resource string, ends time.Duration, numbers ...string) {
 	for _, number := range numbers {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
 	"github.com/redmux/redmux/redlock/internal/trial"
@@ -82,10 +83,10 @@ func (r *campaign) retire() error {
 // and the terms rise.
 func TestElection(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
-		a := stand(t, m.candidate(t, "a"), Options{}, nil)
+		a := stand(t, candidate(t, m, "a"), Options{}, nil)
 		time.Sleep(10 * ms)
 		require.True(t, a.IsLeader())
-		b := stand(t, m.candidate(t, "b"), Options{}, nil)
+		b := stand(t, candidate(t, m, "b"), Options{}, nil)
 		for range 20 {
 			time.Sleep(time.Second)
 			require.True(t, a.IsLeader())
@@ -111,7 +112,7 @@ func TestElection(t *testing.T) {
 // release are returned as Do returns them.
 func TestElectionEndsWithItsFunction(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		for _, want := range []error{nil, errWork} {
 			r := stand(t, c, Options{}, func(context.Context) error { return want })
 			require.True(t, want == <-r.err)
@@ -144,8 +145,6 @@ func TestElectionEndsWithItsFunction(t *testing.T) {
 	})
 }
 
-// forget deletes a key on all nodes.
-
 // What cannot be an election is refused, and says why.
 func TestElectionsThatCannotBe(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
@@ -159,7 +158,7 @@ func TestElectionsThatCannotBe(t *testing.T) {
 			require.Nil(t, e, "it is refused where it is made")
 			return err
 		}
-		good := m.candidate(t, "a")
+		good := candidate(t, m, "a")
 		owner := func(c *redlock.Config) { c.Owner, c.MaxTTL = "x", electionTTL }
 		for says, err := range map[string]error{
 			"Fenced":                  refused(m.Client(t, redlock.Config{Owner: "x"}), "e", Options{}),
@@ -197,7 +196,7 @@ func TestElectionsThatCannotBe(t *testing.T) {
 // ends it.
 func TestElectionCampaignsAgainAfterAFailedCampaign(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		first := stand(t, m.candidate(t, "a"), Options{}, nil)
+		first := stand(t, candidate(t, m, "a"), Options{}, nil)
 		time.Sleep(10 * ms)
 		for i, change := range []func(*redlock.Config){
 			func(c *redlock.Config) { c.Retry.Tries = 1 },
@@ -240,7 +239,7 @@ func TestElectionCancelledInItsLastAttempt_R12(t *testing.T) {
 	} {
 		for _, outage := range []bool{false, true} {
 			simulated(t, anyNumber, func(t *testing.T, m *memory) {
-				holder := m.candidate(t, "a")
+				holder := candidate(t, m, "a")
 				trial.MustAcquire(t, holder, "e", electionTTL)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				why := errors.New("why")
@@ -273,7 +272,7 @@ func TestElectionCancelledInItsLastAttempt_R12(t *testing.T) {
 // The end of the client ends the campaign, and the function of a leader.
 func TestElectionEndsWithItsClient(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		first, second := m.candidate(t, "a"), m.candidate(t, "b")
+		first, second := candidate(t, m, "a"), candidate(t, m, "b")
 		a := stand(t, first, Options{}, func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -297,7 +296,7 @@ func TestElectionOverstays(t *testing.T) {
 		o := Options{Grace: 500 * ms, Overstay: reported.add}
 		var linger atomic.Int64
 		linger.Store(int64(400 * ms))
-		r := stand(t, m.candidate(t, "a"), o, func(ctx context.Context) error {
+		r := stand(t, candidate(t, m, "a"), o, func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(time.Duration(linger.Load()))
 			return nil
@@ -326,7 +325,7 @@ func TestElectionOverstays(t *testing.T) {
 // for itself.
 func TestStepDownFromWithin(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		var r *campaign
 		ready := make(chan struct{})
 		r = stand(t, c, Options{}, func(ctx context.Context) error {
@@ -347,7 +346,7 @@ func TestStepDownFromWithin(t *testing.T) {
 // So does one whose function has entered a hold around the election.
 func TestStepDownFromWithinAReentrantFunction(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		e := elect(t, c, "e", Options{})
 		err := c.Do(t.Context(), "around", electionTTL, func(ctx context.Context) error {
 			ctx, cancel := context.WithCancel(ctx)
@@ -370,7 +369,7 @@ func TestStepDownReportsTheRelease(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		var work atomic.Int64
 		work.Store(int64(time.Second))
-		r := stand(t, m.candidate(t, "a"), Options{Rest: 100 * ms}, func(ctx context.Context) error {
+		r := stand(t, candidate(t, m, "a"), Options{Rest: 100 * ms}, func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(time.Duration(work.Load()))
 			return nil
@@ -394,7 +393,7 @@ func TestStepDownReportsTheRelease(t *testing.T) {
 // The error of a function that fails while the context of Run ends is not lost.
 func TestElectionJoinsTheErrors(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		r := stand(t, m.candidate(t, "a"), Options{}, func(ctx context.Context) error {
+		r := stand(t, candidate(t, m, "a"), Options{}, func(ctx context.Context) error {
 			<-ctx.Done()
 			return errWork
 		})
@@ -413,9 +412,9 @@ func TestElectionJoinsTheErrors(t *testing.T) {
 func TestElectionLeadsUntilItsFunctionReturns(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		s := shift{linger: 3 * electionTTL}
-		a := stand(t, m.candidate(t, "a"), Options{}, s.work)
+		a := stand(t, candidate(t, m, "a"), Options{}, s.work)
 		time.Sleep(10 * ms)
-		b := stand(t, m.candidate(t, "b"), Options{}, s.work)
+		b := stand(t, candidate(t, m, "b"), Options{}, s.work)
 		time.Sleep(time.Second)
 		require.ErrorIs(t, a.retire(), context.Canceled)
 		time.Sleep(20 * ms)
@@ -428,7 +427,7 @@ func TestElectionLeadsUntilItsFunctionReturns(t *testing.T) {
 // A call of Overstay that takes long does not keep the lock.
 func TestOverstayDoesNotDelayTheRelease(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		o := Options{Overstay: func(TermInfo) { time.Sleep(time.Minute) }}
 		r := stand(t, c, o, func(ctx context.Context) error {
 			<-ctx.Done()
@@ -452,16 +451,14 @@ func TestElectionIsNotMisledByACauseOfTheCaller(t *testing.T) {
 	for _, cause := range []error{redlock.ErrClosed, redlock.ErrLost, ErrSteppedDown, errWork} {
 		t.Run(cause.Error(), func(t *testing.T) {
 			simulated(t, anyNumber, func(t *testing.T, m *memory) {
-				c := m.candidate(t, "a")
+				c := candidate(t, m, "a")
 				ctx, cancel := context.WithCancelCause(context.Background())
 				time.AfterFunc(time.Second, func() { cancel(cause) })
 				var done journal[TermInfo]
 				e := elect(t, c, "e", Options{TermDone: done.add})
 				err := e.Run(ctx, func(ctx context.Context, _ uint64) error {
 					<-ctx.Done()
-					for _, n := range m.Nodes {
-						n.DB().Delete("e")
-					}
+					m.Forget("e")
 					return nil
 				})
 				var cancelled *redlock.CancelledError
@@ -487,7 +484,7 @@ func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, anyNumber, func(t *testing.T, m *memory) {
-				c := m.candidate(t, "a")
+				c := candidate(t, m, "a")
 				var working atomic.Bool
 				var done, overstayed journal[TermInfo]
 				stop := make(chan error, 1)
@@ -507,7 +504,7 @@ func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
 					}
 				})
 				time.Sleep(10 * ms)
-				b := stand(t, m.candidate(t, "b"), Options{}, func(ctx context.Context) error {
+				b := stand(t, candidate(t, m, "b"), Options{}, func(ctx context.Context) error {
 					assert.False(t, working.Load(), "two act")
 					<-ctx.Done()
 					return nil
@@ -539,7 +536,7 @@ func TestElectionWaitsForReentrantFunctions_R14(t *testing.T) {
 // If the lock is lost while such functions run on, Run says so, as Do does.
 func TestElectionLostAfterItsFunction_R14(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		err := elect(t, c, "e", Options{}).Run(t.Context(), func(ctx context.Context, _ uint64) error {
 			entered := make(chan struct{})
 			go c.Lock("e").DoWith(context.WithoutCancel(ctx), redlock.HoldOptions{Reentrant: true}, func(ctx context.Context) error {
@@ -559,7 +556,7 @@ func TestElectionLostAfterItsFunction_R14(t *testing.T) {
 // An Election whose Run has returned can stand again, after a panic too.
 func TestElectionStandsAgain(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		e := elect(t, m.candidate(t, "a"), "e", Options{})
+		e := elect(t, candidate(t, m, "a"), "e", Options{})
 		require.PanicsWithValue(t, "p", func() {
 			_ = e.Run(t.Context(), func(context.Context, uint64) error { panic("p") })
 		})
@@ -573,7 +570,7 @@ func TestElectionStandsAgain(t *testing.T) {
 // call of StepDown waits for the release, and no function overstays.
 func TestElectionDuringTheRelease(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		for i := range m.Nodes {
 			m.Delay(i, 40*ms)
 		}
@@ -608,8 +605,8 @@ func TestElectionWithoutAQuorum_R31(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
-				log := new(text)
-				waits := func() int { return strings.Count(log.take(), "redlock: waiting, since too few nodes count") }
+				log := new(redistest.Text)
+				waits := func() int { return strings.Count(log.String(), "redlock: waiting, since too few nodes count") }
 				c := m.Opened(t, trial.Fenced(func(c *redlock.Config) {
 					c.Owner, c.MaxTTL, c.Logger = "a", electionTTL, slog.New(slog.NewTextHandler(log, nil))
 					change(c)
@@ -625,12 +622,11 @@ func TestElectionWithoutAQuorum_R31(t *testing.T) {
 						}
 					}
 				}
-				for range 2 { // in the second term as in the first
-					log.take()
+				for i := range 2 { // in the second term as in the first
 					outage(true)
 					time.Sleep(10 * electionTTL)
 					require.False(t, r.IsLeader())
-					require.Equal(t, 1, waits())
+					require.Equal(t, i+1, waits())
 					outage(false)
 					time.Sleep(3 * time.Second)
 					require.True(t, r.IsLeader())

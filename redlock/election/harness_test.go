@@ -1,9 +1,7 @@
 package election
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,21 +17,14 @@ const (
 	anyNumber = trial.AnyNumber
 )
 
-// memory is a deployment in memory.
-type memory struct{ *trial.Memory }
+type memory = trial.Memory
 
 func simulated(t *testing.T, nodes int, test func(t *testing.T, m *memory)) {
-	trial.Simulated(t, nodes, func(t *testing.T, m *trial.Memory) {
-		m.Init = func(ctx context.Context, config redlock.Config) error {
-			_, err := admin.Init(ctx, config)
-			return err
-		}
-		test(t, &memory{m})
-	})
+	trial.Simulated(t, nodes, admin.Init, test)
 }
 
 // candidate returns a client that can stand for election under a name.
-func (m *memory) candidate(t *testing.T, name string) *redlock.Client {
+func candidate(t *testing.T, m *memory, name string) *redlock.Client {
 	t.Helper()
 	return m.Opened(t, trial.Fenced(func(c *redlock.Config) { c.Owner, c.MaxTTL = name, electionTTL }))
 }
@@ -72,34 +63,4 @@ func leaveOneLookout(t *testing.T, c *redlock.Client) (requireFree func(when str
 		require.NotNil(t, l, when)
 		l.Stop()
 	}
-}
-
-// calls counts the calls of a command on all nodes.
-func (m *memory) calls(command string) (n int) {
-	for _, node := range m.Nodes {
-		n += node.Calls(command)
-	}
-	return n
-}
-
-// A text is what was written to it.
-type text struct {
-	mu  sync.Mutex
-	all []byte
-}
-
-func (x *text) Write(b []byte) (int, error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.all = append(x.all, b...)
-	return len(b), nil
-}
-
-// take returns what was written since the last call.
-func (x *text) take() string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	all := string(x.all)
-	x.all = nil
-	return all
 }

@@ -35,9 +35,9 @@ func (s *shift) work(ctx context.Context) error {
 func TestTrapResigningBeforeTheWorkHasEnded(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		s := shift{linger: 2 * electionTTL}
-		a := stand(t, m.candidate(t, "a"), Options{}, s.work)
+		a := stand(t, candidate(t, m, "a"), Options{}, s.work)
 		time.Sleep(10 * ms)
-		b := stand(t, m.candidate(t, "b"), Options{}, s.work)
+		b := stand(t, candidate(t, m, "b"), Options{}, s.work)
 		time.Sleep(time.Second)
 		require.NoError(t, a.StepDown(t.Context()))
 		time.Sleep(20 * ms)
@@ -57,7 +57,7 @@ func TestTrapNeverCampaigningAgain(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		var done journal[TermInfo]
 		o := Options{TermDone: done.add}
-		r := stand(t, m.candidate(t, "a"), o, func(ctx context.Context) error {
+		r := stand(t, candidate(t, m, "a"), o, func(ctx context.Context) error {
 			<-ctx.Done()
 			return errWork // says nothing about the next term
 		})
@@ -81,7 +81,7 @@ func TestTrapNeverCampaigningAgain(t *testing.T) {
 // https://github.com/etcd-io/etcd/issues/21128
 func TestTrapAFailedCampaignLeavesItsKey(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		for i := range m.Nodes {
 			m.Delay(i, 20*ms)
 		}
@@ -98,7 +98,7 @@ func TestTrapAFailedCampaignLeavesItsKey(t *testing.T) {
 // https://github.com/etcd-io/etcd/issues/22123
 func TestTrapAFailedResignationIsForgotten(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		r := stand(t, m.candidate(t, "a"), Options{}, nil)
+		r := stand(t, candidate(t, m, "a"), Options{}, nil)
 		time.Sleep(10 * ms)
 		for i := range m.Nodes {
 			m.Link(i).Refuse(true)
@@ -119,27 +119,11 @@ func TestTrapAFailedResignationIsForgotten(t *testing.T) {
 }
 
 // apart returns a client that has a network of its own to the nodes.
-func (m *memory) apart(t *testing.T, name string) (*redlock.Client, *redistest.Network) {
+func apart(t *testing.T, m *memory, name string) (*redlock.Client, *redistest.Network) {
 	t.Helper()
 	own := m.Wires(t)
-	config := m.Reach(trial.Fenced(func(c *redlock.Config) { c.Owner, c.MaxTTL, c.Connect.NetDial = name, electionTTL, own.Dial }))
-	_, err := admin.Init(t.Context(), config)
-	require.NoError(t, err)
-	c, err := redlock.New(t.Context(), config)
-	require.NoError(t, err)
-	t.Cleanup(func() { trial.CloseNow(t, c) })
+	c := m.Opened(t, trial.Fenced(func(c *redlock.Config) { c.Owner, c.MaxTTL, c.Connect.NetDial = name, electionTTL, own.Dial }))
 	return c, own
-}
-
-// mute stops all bytes between the nodes and the clients of a network.
-func (m *memory) mute(network *redistest.Network, on bool) {
-	for _, n := range m.Nodes {
-		if link := network.At(n.Addr()); on {
-			link.Pause(redistest.Up | redistest.Down)
-		} else {
-			link.Resume(redistest.Up | redistest.Down)
-		}
-	}
 }
 
 // A candidate that is cut off while it waits is neither elected by what it sent
@@ -147,7 +131,7 @@ func (m *memory) mute(network *redistest.Network, on bool) {
 // https://github.com/etcd-io/etcd/issues/19597
 func TestTrapACandidateWhoseConnectionsDied(t *testing.T) {
 	for name, cut := range map[string]func(*memory, *redistest.Network, bool){
-		"silence": (*memory).mute,
+		"silence": func(m *memory, network *redistest.Network, on bool) { m.Mute(network, on) },
 		"reset": func(m *memory, network *redistest.Network, on bool) {
 			for _, n := range m.Nodes {
 				network.At(n.Addr()).Refuse(on)
@@ -158,9 +142,9 @@ func TestTrapACandidateWhoseConnectionsDied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				s := shift{}
-				a := stand(t, m.candidate(t, "a"), Options{}, s.work)
+				a := stand(t, candidate(t, m, "a"), Options{}, s.work)
 				time.Sleep(10 * ms)
-				c, network := m.apart(t, "b")
+				c, network := apart(t, m, "b")
 				b := stand(t, c, Options{}, s.work)
 				time.Sleep(time.Second)
 				cut(m, network, true)
@@ -194,11 +178,11 @@ func TestTrapACandidateWhoseConnectionsDied(t *testing.T) {
 // It knows that it leads no more before the next one leads.
 func TestTrapRenewalByANonLeader(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
-		c, network := m.apart(t, "same")
+		c, network := apart(t, m, "same")
 		s := shift{}
 		a := stand(t, c, Options{}, s.work)
 		time.Sleep(10 * ms)
-		b := stand(t, m.candidate(t, "same"), Options{}, s.work)
+		b := stand(t, candidate(t, m, "same"), Options{}, s.work)
 		time.Sleep(electionTTL / 2)
 		require.True(t, a.IsLeader())
 		for _, n := range m.Nodes { // its renewals are under way for long
@@ -232,7 +216,7 @@ func TestTrapRenewalByANonLeader(t *testing.T) {
 // https://github.com/kubernetes/kubernetes/pull/112278
 func TestTrapReleaseWithTheEndedContext(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		for i := range m.Nodes {
 			m.Delay(i, 40*ms) // so long that a caller whose context has ended would not wait
 		}
@@ -250,7 +234,7 @@ func TestTrapReleaseWithTheEndedContext(t *testing.T) {
 // https://github.com/kubernetes/kubernetes/pull/71490
 func TestTrapNoLeaderForALeaseAfterACleanExit(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
-		a, b := m.candidate(t, "a"), m.candidate(t, "b")
+		a, b := candidate(t, m, "a"), candidate(t, m, "b")
 		first := stand(t, a, Options{}, nil)
 		for range 10 {
 			time.Sleep(time.Second)
@@ -269,7 +253,7 @@ func TestTrapNoLeaderForALeaseAfterACleanExit(t *testing.T) {
 // stands again.
 func TestTrapSteppingDownAndWinningAtOnce(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
-		r := stand(t, m.candidate(t, "a"), Options{Rest: 5 * time.Second}, nil)
+		r := stand(t, candidate(t, m, "a"), Options{Rest: 5 * time.Second}, nil)
 		time.Sleep(10 * ms)
 		require.NoError(t, r.StepDown(t.Context()))
 		require.Equal(t, []error{ErrSteppedDown}, r.causes.all())

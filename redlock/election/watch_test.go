@@ -42,7 +42,7 @@ func observe(ctx context.Context, c *redlock.Client, name string) (fresh func() 
 // https://github.com/etcd-io/etcd/issues/18163
 func TestTrapObserverOfNoLeader(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		observer := m.Client(t, redlock.Config{MaxTTL: electionTTL}) // neither Fenced nor Owner
 		require.NoError(t, observer.Ready(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -67,12 +67,12 @@ func TestTrapObserverOfNoLeader(t *testing.T) {
 		time.Sleep(5 * electionTTL)
 		require.Empty(t, fresh(), "renewals are no news")
 
-		m.forgetOn(0, "e")
+		m.Nodes[0].DB().Delete("e")
 		m.Nodes[0].DB().Set("e", "another's", time.Second)
 		time.Sleep(time.Second)
 		require.Empty(t, fresh(), "a minority has no say")
 
-		b := stand(t, m.candidate(t, "b"), Options{}, nil)
+		b := stand(t, candidate(t, m, "b"), Options{}, nil)
 		time.Sleep(time.Second)
 		ended := time.Now()
 		require.ErrorIs(t, a.retire(), context.Canceled)
@@ -93,27 +93,24 @@ func TestTrapObserverOfNoLeader(t *testing.T) {
 	})
 }
 
-// forgetOn deletes a key on one node.
-func (m *memory) forgetOn(node int, key string) { m.Nodes[node].DB().Delete(key) }
-
 // A leader that dies is reported as gone when its keys have expired, though no
 // release pushes that.
 func TestWatchOfALeaderThatDies(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c, network := m.apart(t, "a")
-		observer := m.candidate(t, "b")
+		c, network := apart(t, m, "a")
+		observer := candidate(t, m, "b")
 		a := stand(t, c, Options{}, nil)
 		time.Sleep(10 * ms)
 		fresh := observe(t.Context(), observer, "e")
 		time.Sleep(time.Second)
 		require.Len(t, fresh(), 1)
-		m.mute(network, true)
+		m.Mute(network, true)
 		time.Sleep(electionTTL + 1200*ms)
 		found := fresh()
 		require.NotEmpty(t, found)
 		require.Equal(t, admin.StateFree, found[len(found)-1].State)
 		require.False(t, a.IsLeader())
-		m.mute(network, false)
+		m.Mute(network, false)
 		require.ErrorIs(t, a.retire(), context.Canceled)
 	})
 }
@@ -126,9 +123,9 @@ func TestWatchWithAPrefixIsTold_R11(t *testing.T) {
 		held := trial.MustAcquire(t, c, "e", time.Minute)
 		fresh := observe(t.Context(), m.Client(t, redlock.Config{Prefix: "lock:"}), "e")
 		for range 5 {
-			before := m.calls("PTTL")
+			before := m.Calls("PTTL")
 			time.Sleep(10 * time.Second)
-			require.LessOrEqual(t, m.calls("PTTL")-before, 3*3*20)
+			require.LessOrEqual(t, m.Calls("PTTL")-before, 3*3*20)
 			fresh()
 			require.NoError(t, held.Release(t.Context()))
 			time.Sleep(50 * ms)
@@ -144,7 +141,7 @@ func TestWatchWithAPrefixIsTold_R11(t *testing.T) {
 // the time between.
 func TestWatchReportsTheSameLeadersNextTerm(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		held := trial.MustAcquire(t, c, "e", electionTTL)
 		fresh := observe(t.Context(), c, "e")
 		time.Sleep(time.Second)
@@ -188,10 +185,10 @@ func TestWatchLooksOftenAfterEachLongTerm(t *testing.T) {
 // return.
 func TestWatchIsUnclear(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		a := stand(t, c, Options{}, nil)
 		time.Sleep(10 * ms)
-		observer, network := m.apart(t, "b")
+		observer, network := apart(t, m, "b")
 		require.NoError(t, observer.Ready(t.Context()))
 		fresh := observe(t.Context(), observer, "e")
 		time.Sleep(time.Second)
@@ -221,7 +218,7 @@ func TestWatchIsUnclear(t *testing.T) {
 // A slow loop gets the latest state, and no history.
 func TestWatchCoalesces(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		var seen []Leadership
 		for l := range Watch(t.Context(), c, "e") {
 			seen = append(seen, l)
@@ -233,7 +230,7 @@ func TestWatchCoalesces(t *testing.T) {
 				time.Sleep(time.Second)
 				require.ErrorIs(t, r.retire(), context.Canceled)
 			}
-			last := stand(t, m.candidate(t, "b"), Options{}, nil)
+			last := stand(t, candidate(t, m, "b"), Options{}, nil)
 			defer last.retire()
 			time.Sleep(time.Second)
 		}
@@ -246,7 +243,7 @@ func TestWatchCoalesces(t *testing.T) {
 // number of times.
 func TestWatchEnds(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		before := m.Nodes[0].Calls("PTTL")
@@ -286,7 +283,7 @@ func TestWatchEnds(t *testing.T) {
 // all that a client may have, only one is left for it.
 func TestWatchStopsItsLookout_R26(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		requireOne := leaveOneLookout(t, c)
 		for range Watch(t.Context(), c, "e") {
 			require.Nil(t, inside.Of(c).Group().Lookout([]byte("k")))
@@ -313,11 +310,11 @@ func TestWatchStopsItsLookout_R26(t *testing.T) {
 // A client that has too many lookouts watches without pushes.
 func TestWatchWithoutALookout_R26(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.candidate(t, "a")
+		c := candidate(t, m, "a")
 		for inside.Of(c).Group().Lookout([]byte("k")) != nil {
 		}
 		fresh := observe(t.Context(), c, "e")
-		a := stand(t, m.candidate(t, "b"), Options{}, nil)
+		a := stand(t, candidate(t, m, "b"), Options{}, nil)
 		time.Sleep(time.Second)
 		found := fresh()
 		require.Equal(t, "b", found[len(found)-1].Leader)

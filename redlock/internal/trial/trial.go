@@ -5,8 +5,6 @@ package trial
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,46 +14,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A Memory is nodes in memory that know our scripts, and their network. How
-// keys begin, how the nodes are called, which database they use, and what
-// clients call themselves is drawn for each test.
+// A Memory is a deployment in memory, with clients.
 type Memory struct {
-	Network *redistest.Network
-	Nodes   []*redistest.Node
-	// Init is admin.Init.
-	Init func(ctx context.Context, config redlock.Config) error
-
-	arrangement redistest.Arrangement
+	*redistest.Masters
+	init func(ctx context.Context, config redlock.Config) error
 }
 
 // AnyNumber of nodes is for tests that hold for each: it is drawn.
 const AnyNumber = 0
 
-// New starts nodes, which end with the test.
-func New(tb testing.TB, n int) *Memory {
-	tb.Helper()
-	m := &Memory{Network: redistest.NewNetwork(), arrangement: redistest.Arrange(tb)}
-	for i := range cmp.Or(n, m.arrangement.N) {
-		node := redistest.NewNode(redistest.NodeConfig{
-			Arrangement: m.arrangement,
-			Strays:      func(text string) { tb.Errorf("node %d: %s", i, text) },
-		})
-		node.Serve(m.Network.Listen(m.arrangement.Host(i)))
-		m.Nodes = append(m.Nodes, node)
-	}
-	tb.Cleanup(func() {
-		for _, node := range m.Nodes {
-			node.Close()
-		}
-		_ = m.Network.Close()
-	})
-	return m
-}
-
 // Simulated runs a test in simulated time, with nodes that answer after 2 ms.
-func Simulated(t *testing.T, nodes int, test func(t *testing.T, m *Memory)) {
+// Its argument init is admin.Init.
+func Simulated[D any](t *testing.T, nodes int, init func(context.Context, redlock.Config, ...string) (D, error), test func(t *testing.T, m *Memory)) {
 	synctest.Test(t, func(t *testing.T) {
-		m := New(t, nodes)
+		m := &Memory{redistest.NewMasters(t, nodes), func(ctx context.Context, config redlock.Config) error {
+			_, err := init(ctx, config)
+			return err
+		}}
 		for i := range m.Nodes {
 			m.Delay(i, 2*time.Millisecond)
 		}
@@ -64,50 +39,7 @@ func Simulated(t *testing.T, nodes int, test func(t *testing.T, m *Memory)) {
 }
 
 // Ownerless takes back the owner that was drawn.
-func (m *Memory) Ownerless() { m.arrangement.Owner = "" }
-
-// Addr is the address of node i.
-func (m *Memory) Addr(i int) string { return m.Nodes[i].Addr() }
-
-// Link is the network's connection to node i.
-func (m *Memory) Link(i int) *redistest.Link { return m.Network.At(m.Addr(i)) }
-
-// Delay makes replies of a node arrive after d.
-func (m *Memory) Delay(i int, d time.Duration) { m.Link(i).Latency(d/2, d-d/2) }
-
-// Silence makes all nodes answer after an hour.
-func (m *Memory) Silence() {
-	for i := range m.Nodes {
-		m.Delay(i, time.Hour)
-	}
-}
-
-// Recover ends the silence, and drops what is in flight.
-func (m *Memory) Recover() {
-	for i := range m.Nodes {
-		m.Delay(i, 2*time.Millisecond)
-		m.Link(i).Reset()
-	}
-}
-
-// Forget deletes a key on all nodes.
-func (m *Memory) Forget(key string) {
-	for _, n := range m.Nodes {
-		n.DB().Delete(key)
-	}
-}
-
-// Wires returns another network to the nodes, for a client with faults of its
-// own.
-func (m *Memory) Wires(tb testing.TB) *redistest.Network {
-	tb.Helper()
-	own := redistest.NewNetwork()
-	tb.Cleanup(func() { _ = own.Close() })
-	for _, n := range m.Nodes {
-		n.Serve(own.Listen(n.Addr()))
-	}
-	return own
-}
+func (m *Memory) Ownerless() { m.Arrangement.Owner = "" }
 
 // Reach returns a configuration with the way to all nodes.
 func (m *Memory) Reach(config redlock.Config) redlock.Config {
@@ -118,10 +50,10 @@ func (m *Memory) Reach(config redlock.Config) redlock.Config {
 		config.Connect.NetDial = m.Network.Dial
 	}
 	for i := range config.Nodes {
-		config.Nodes[i].URL = m.arrangement.URL(config.Nodes[i].URL)
+		config.Nodes[i].URL = m.Arrangement.URL(config.Nodes[i].URL)
 	}
-	config.Prefix = m.arrangement.Prefix + config.Prefix
-	config.Owner = cmp.Or(config.Owner, m.arrangement.Owner)
+	config.Prefix = m.Arrangement.Prefix + config.Prefix
+	config.Owner = cmp.Or(config.Owner, m.Arrangement.Owner)
 	return config
 }
 
@@ -141,7 +73,7 @@ func (m *Memory) Opened(tb testing.TB, config redlock.Config) *redlock.Client {
 	tb.Helper()
 	open := m.Reach(config)
 	open.Logger, open.Tracer = nil, nil
-	require.NoError(tb, m.Init(tb.Context(), open))
+	require.NoError(tb, m.init(tb.Context(), open))
 	return m.Client(tb, config)
 }
 
@@ -168,12 +100,4 @@ func MustAcquire(t *testing.T, c *redlock.Client, resource string, ttl time.Dura
 	lock, err := c.TryAcquire(context.Background(), resource, ttl)
 	require.NoError(t, err)
 	return lock
-}
-
-// Named puts the addresses of nodes in place of node0, node1, … in a text.
-func (m *Memory) Named(text string) string {
-	for i := range m.Nodes {
-		text = strings.ReplaceAll(text, fmt.Sprintf("node%d", i), m.Addr(i))
-	}
-	return text
 }
