@@ -237,11 +237,8 @@ func (cfg *Config) configTLS() (*tls.Config, error) {
 	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
 	// A batch of commands is one record, if it fits.
 	config.DynamicRecordSizingDisabled = true
-	if config.ServerName == "" {
-		host, _, err := net.SplitHostPort(cfg.Addr)
-		if err == nil {
-			config.ServerName = host
-		}
+	if host, _, err := net.SplitHostPort(cfg.Addr); err == nil {
+		config.ServerName = cmp.Or(config.ServerName, host)
 	}
 	return config, nil
 }
@@ -253,11 +250,13 @@ func (cfg *Config) secure(ctx context.Context, nc net.Conn, config *tls.Config) 
 	err := t.HandshakeContext(ctx)
 	ended()
 	var record tls.RecordHeaderError
-	if err != nil && context.Cause(ctx) == errPlain {
+	switch {
+	case err == nil:
+	case context.Cause(ctx) == errPlain:
 		err = &PeerError{Speaks: speaksNoTLS, Err: errPlain}
-	} else if errors.As(err, &record) {
+	case errors.As(err, &record):
 		err = &PeerError{Speaks: cmp.Or(speaks(record.RecordHeader[:]), speaksNoTLS), Err: err}
-	} else if err != nil && !isLost(err) {
+	case !isLost(err):
 		err = &secureError{err}
 	}
 	return t, err

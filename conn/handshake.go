@@ -155,11 +155,7 @@ func (s *Server) tried(name string, accepted bool) {
 func hello(cfg *Config) []string {
 	args := []string{"HELLO", "3"}
 	if cfg.Username != "" || cfg.Password != "" {
-		user := cfg.Username
-		if user == "" {
-			user = "default"
-		}
-		args = append(args, "AUTH", user, cfg.Password)
+		args = append(args, "AUTH", cmp.Or(cfg.Username, "default"), cfg.Password)
 	}
 	if cfg.ClientName != "" && !cfg.unnamed {
 		args = append(args, "SETNAME", cfg.ClientName)
@@ -212,11 +208,10 @@ func (c *Conn) checkReply(cmd *command, v resp.Value) error {
 		return nil
 	}
 	refusal := c.ServerError(v)
-	var known *resp.Error
 	switch {
 	case err == errRefused:
 		err = refusal
-	case refusal != nil && !errors.As(err, &known):
+	case refusal != nil && !has[*resp.Error](err):
 		// The Check's error lacks the node's own text.
 		err = errtext.Wrap(errtext.Text(err)+" (the node says: "+errtext.Text(refusal)+")", err, refusal)
 	}

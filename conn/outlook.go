@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/redmux/redmux/resp"
@@ -47,51 +48,46 @@ func OutlookOf(err error) Outlook {
 		return class.Outlook()
 	}
 	var outer *Error
-	var step *StepError
-	var peer *PeerError
-	var syntax *resp.SyntaxError
 	switch {
 	case IsTLS(err):
 		return outlookOfTLS(err)
-	case errors.As(err, &step), errors.As(err, &peer), errors.As(err, &syntax), errors.Is(err, ErrProtocol), errors.Is(err, ErrProxy):
+	case has[*StepError](err), has[*PeerError](err), has[*resp.SyntaxError](err), errors.Is(err, ErrProtocol), errors.Is(err, ErrProxy):
 		return Lasting
 	case errors.As(err, &outer) && outer.Op == "dial":
 		return outlookOfDial(err)
-	case errors.As(err, &outer), isLost(err):
+	case outer != nil, isLost(err):
 		return Passing
 	}
 	return Lasting
+}
+
+// has reports whether an error of type T is in err's chain.
+func has[T error](err error) bool {
+	var t T
+	return errors.As(err, &t)
 }
 
 // isLost reports whether an error is the end of a connection or of a context,
 // and no word of the peer's.
 func isLost(err error) bool {
 	var timeout net.Error
-	var number syscall.Errno
-	if errors.As(err, &timeout) && timeout.Timeout() || errors.As(err, &number) && !isAlert(err) {
+	if errors.As(err, &timeout) && timeout.Timeout() || has[syscall.Errno](err) && !isAlert(err) {
 		return true
 	}
-	for _, end := range []error{
+	return slices.ContainsFunc([]error{
 		io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, net.ErrClosed, os.ErrDeadlineExceeded, context.Canceled, context.DeadlineExceeded,
-	} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	return false
+	}, func(end error) bool { return errors.Is(err, end) })
 }
 
 // outlookOfDial judges why no connection was made. A NetDial may return any
 // error, and most are passing: the network, the host or the listener is away.
 func outlookOfDial(err error) Outlook {
 	var name *net.DNSError
-	var addr *net.AddrError
-	var network net.UnknownNetworkError
 	var op *net.OpError
 	switch {
 	case errors.As(err, &name) && name.IsNotFound:
 		return Brief // the name of a container is there while the container is
-	case errors.As(err, &addr), errors.As(err, &network), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.EAFNOSUPPORT):
+	case has[*net.AddrError](err), has[net.UnknownNetworkError](err), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.EAFNOSUPPORT):
 		return Lasting // no such address
 	case errors.As(err, &op) && op.Net == "unix" && errors.Is(err, fs.ErrPermission):
 		return Lasting
@@ -100,31 +96,23 @@ func outlookOfDial(err error) Outlook {
 }
 
 // A secureError is an end of TLS's handshake that is no loss of the connection.
-type secureError struct{ err error }
-
-// Error returns the text of the cause.
-func (e *secureError) Error() string { return e.err.Error() }
+type secureError struct{ error }
 
 // Unwrap returns the cause.
-func (e *secureError) Unwrap() error { return e.err }
+func (e *secureError) Unwrap() error { return e.error }
 
 // A filesError is returned if a file of TLSFiles cannot be used. Dial met it
-// when it was replaced, perhaps.
-type filesError struct{ err error }
-
-// Error returns the text of the cause, which names the parameter of the URL.
-func (e *filesError) Error() string { return e.err.Error() }
+// when it was replaced, perhaps. Its text names the parameter of the URL.
+type filesError struct{ error }
 
 // Unwrap returns the cause.
-func (e *filesError) Unwrap() error { return e.err }
+func (e *filesError) Unwrap() error { return e.error }
 
 // IsTLS reports whether an attempt to connect failed over TLS, between the two
 // sides: a certificate, a version, a file.
 func IsTLS(err error) bool {
-	var secure *secureError
-	var files *filesError
-	var certificate *tls.CertificateVerificationError // also of a NetDial
-	return errors.As(err, &secure) || errors.As(err, &files) || errors.As(err, &certificate) || isAlert(err)
+	// A NetDial may have verified a certificate, too.
+	return has[*secureError](err) || has[*filesError](err) || has[*tls.CertificateVerificationError](err) || isAlert(err)
 }
 
 // isAlert reports whether err has an alert of TLS that one side sent.
@@ -138,10 +126,9 @@ func isAlert(err error) bool {
 const passingAlert = tls.AlertError(80)
 
 func outlookOfTLS(err error) Outlook {
-	var files *filesError
 	var op *net.OpError
 	switch {
-	case errors.As(err, &files):
+	case has[*filesError](err):
 		return Brief
 	case errors.As(err, &op) && op.Op == "remote error" && op.Err.Error() == passingAlert.Error():
 		return Passing
