@@ -379,17 +379,6 @@ func TestAdopt_R30(t *testing.T) {
 	c.one(Adopt, 0b100)
 }
 
-// A client that founds a set adopts nothing: a node that is free among others
-// is reported.
-func TestFoundingAdoptsNothing_R30(t *testing.T) {
-	c := deploys(t)
-	c.Founds = true
-	c.sees(0, sealOf(c.another()))
-	c.sees(1, sealOf(c.another()))
-	c.none()
-	assert.Equal(t, BerthAdopts, c.Berth(2))
-}
-
 // The lock of a client that died is completed if every node carries it, and
 // taken back if a node that was looked at after it does not.
 func TestRevive_R30(t *testing.T) {
@@ -517,30 +506,6 @@ func TestLessThanAQuorum_R30(t *testing.T) {
 	assert.True(t, c.Counts(0))
 }
 
-// Seals of a deployment that is replaced count as absent, but this is no debut.
-func TestReplaces_R30(t *testing.T) {
-	c := deploys(t)
-	old := Identity{ID: fmt.Sprintf("%032x", 0xdef), Nodes: 5, Members: "x"}
-	c.sees(0, sealOf(old))
-	c.sees(1, lockOf(old))
-	c.none()
-	c.Replaces = []string{"x", old.ID}
-	assert.Equal(t, BerthUnopened, c.Berth(0))
-	for range 3 {
-		for _, o := range c.next() {
-			c.answers(o, true)
-		}
-	}
-	for _, o := range c.next() {
-		require.Equal(t, Confirm, o.Verb)
-		assert.False(t, c.Debut())
-		c.answers(o, true)
-	}
-	who, bound := c.Identity()
-	assert.True(t, bound)
-	assert.NotEqual(t, old.ID, who.ID)
-}
-
 // The seal of a deployment that is replaced proves nothing, neither before its
 // nodes are sealed anew nor after that.
 func TestReplacedSealIsNoProof_R30(t *testing.T) {
@@ -641,29 +606,6 @@ func TestReplacesALongerMaxTTL_R30(t *testing.T) {
 		}
 		d.proposes()
 	}
-}
-
-// An unreadable node keeps what it showed over the same connection.
-func TestUnreadable_R30(t *testing.T) {
-	c := deploys(t)
-	for i := range 3 {
-		c.sees(i, sealOf(c.another()))
-	}
-	c.sees(0, Sighting{What: Unreadable})
-	assert.True(t, c.Counts(0))
-	assert.Equal(t, c.another(), c.Shown(0))
-}
-
-// Quit takes back proposals, and nothing later.
-func TestQuit_R30(t *testing.T) {
-	c := deploys(t)
-	assert.Zero(t, c.Quit())
-	o := c.proposes()
-	assert.Equal(t, Order{Undo, 0b111, o.Identity}, c.Quit())
-	assert.Zero(t, c.Quit())
-	c = deploys(t)
-	c.locks()
-	assert.Zero(t, c.Quit())
 }
 
 // When all is settled, nothing is done, and nothing is allocated.
@@ -906,4 +848,16 @@ func TestRememberedDeploymentWaits_R30(t *testing.T) {
 		}
 		assert.Equal(t, c.another(), c.one(Adopt, 0b001).Identity)
 	}
+}
+
+// Quit takes back proposals, and nothing later.
+func TestQuit_R30(t *testing.T) {
+	c := deploys(t)
+	assert.Zero(t, c.Quit())
+	o := c.proposes()
+	assert.Equal(t, Order{Undo, 0b111, o.Identity}, c.Quit())
+	assert.Zero(t, c.Quit())
+	c = deploys(t)
+	c.locks()
+	assert.Zero(t, c.Quit())
 }

@@ -276,17 +276,6 @@ func TestTrust_R23(t *testing.T) {
 	}
 }
 
-func TestTrustWithoutNeed(t *testing.T) {
-	for _, event := range []func(Trust, time.Duration) Trust{
-		passed, metRun("a"), metRun(""), metRun("b"), saw(SealAbsent, Seal{}), saw(SealSeen, Seal{Identity{}, "b", ms, ms, 0}),
-	} {
-		state := event(Trust{}, time.Second)
-		assert.True(t, state.Trusted, "R23 is off, or the node is durable")
-		assert.Zero(t, state.Left(time.Second))
-		assert.False(t, state.Proved(time.Hour), "there is nothing to tell others")
-	}
-}
-
 // Of a durable node any process will do, but it waits as others do for the
 // locks of another set.
 func TestTrustOfADurableNode_R23_R30(t *testing.T) {
