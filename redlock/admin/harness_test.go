@@ -11,10 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const (
-	ms        = time.Millisecond
-	anyNumber = trial.AnyNumber
-)
+const ms = time.Millisecond
 
 type memory = trial.Memory
 

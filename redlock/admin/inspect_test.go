@@ -3,14 +3,13 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
@@ -193,35 +192,6 @@ func TestInspectWithoutAQuorum_R12(t *testing.T) {
 	})
 }
 
-// A reply that cannot answer ends that node's connection, and no other (R16).
-func TestInspectOfALiar_R16(t *testing.T) {
-	for name, replies := range map[string]map[string]string{
-		"a number for the key":  {"EVALSHA": ":1\r\n"},
-		"a list for the key":    {"EVALSHA": "*0\r\n"},
-		"a null array":          {"EVALSHA": "*-1\r\n"},
-		"another digest":        {"SCRIPT": "$1\r\nx\r\n"},
-		"a text for the time":   {"PTTL": "$1\r\n1\r\n"},
-		"a time of minus three": {"PTTL": ":-3\r\n"},
-		"a time beyond all":     {"PTTL": ":9223372036854775807\r\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
-				c := m.Client(t, redlock.Config{})
-				m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-					reply, odd := replies[args[0]]
-					return []byte(reply), odd && (slices.Contains(args, "r") || slices.Contains(args, lua.Look))
-				})
-				found := inspected(t, c, "r")
-				require.ErrorIs(t, found.Nodes[0].Err, multiplex.ErrUnexpected)
-				require.Equal(t, StateFree, found.State)
-				synctest.Wait()
-				require.Equal(t, map[string]uint64{"unexpected": 1}, c.Nodes()[0].Counts.Deaths)
-				require.Nil(t, c.Nodes()[1].Counts.Deaths)
-			})
-		})
-	}
-}
-
 // A key that is set or deleted between the two commands is shown as the first
 // one saw it, or as gone.
 func TestInspectOfAKeyThatGoes(t *testing.T) {
@@ -342,4 +312,106 @@ func TestInspectShowsTheFence(t *testing.T) {
 		require.Zero(t, found.Nodes[1].Fence)
 		require.Zero(t, inspected(t, m.Client(t, redlock.Config{MaxTTL: time.Second}), "r").Fence)
 	})
+}
+
+// The names, units and texts of the JSON forms.
+
+func TestJSONOfAnInspection(t *testing.T) {
+	for _, v := range []any{Inspection{}, InspectedNode{}, Participant{}} {
+		full := reflect.New(reflect.TypeOf(v)).Elem()
+		for i := range full.NumField() {
+			redistest.Fill(full.Field(i))
+		}
+		text, err := json.Marshal(full.Interface())
+		require.NoError(t, err)
+		var names map[string]any
+		require.NoError(t, json.Unmarshal(text, &names))
+		require.Len(t, names, full.NumField(), "%T: %s", v, text)
+		for name := range names {
+			require.Regexp(t, "^[a-z]+(_[a-z]+)*$", name, "%T", v)
+		}
+	}
+	for _, c := range []struct {
+		v    any
+		want string
+	}{
+		{InspectedNode{Addr: "a:1", Holder: "h", TTL: 1500 * time.Microsecond}, `{"addr":"a:1","holder":"h","ttl_ms":1.5}`},
+		{InspectedNode{Addr: "a:1", TTL: NoExpiry, Err: errors.New("down")}, `{"addr":"a:1","ttl_ms":-1,"error":"down"}`},
+		{
+			Inspection{Resource: "r", State: StateHeld, Holder: "h", TTL: time.Second, Agree: 2, Nodes: []InspectedNode{}},
+			`{"resource":"r","state":"held","holder":"h","ttl_ms":1000,"agree":2,"nodes":[]}`,
+		},
+	} {
+		text, err := json.Marshal(c.v)
+		require.NoError(t, err)
+		require.JSONEq(t, c.want, string(text))
+	}
+}
+
+// No two resources or errors look the same that differ in a byte that is no
+// UTF-8.
+func TestJSONOfAnInspectionTellsNamesApart_R19(t *testing.T) {
+	for _, of := range []func(name string) any{
+		func(name string) any { return Inspection{Resource: name} },
+		func(name string) any { return InspectedNode{Err: errors.New(name)} },
+	} {
+		all := make(map[string]bool)
+		names := []string{"caf\xe9", "caf\xe8", `caf\xe9`, "caf\ufffd"}
+		for _, name := range names {
+			text, err := json.Marshal(of(name))
+			require.NoError(t, err)
+			all[string(text)] = true
+		}
+		require.Len(t, all, len(names), "%v", all)
+	}
+}
+
+// No exported type shows a secret, whatever the verb, and no method of a value
+// that no function has made fails deep inside. A new type needs a specimen
+// here.
+func TestNoTypeShowsASecret_R27(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		const resource = "customer-4711"
+		config := m.Reach(redlock.Config{Prefix: "pr3fix-0f-keys:", Fenced: true, Owner: "web-1", MaxTTL: time.Minute})
+		d, err := Init(t.Context(), config)
+		require.NoError(t, err)
+		c, err := redlock.New(t.Context(), config)
+		require.NoError(t, err)
+		defer trial.CloseNow(t, c)
+		lock := trial.MustAcquire(t, c, resource, time.Minute)
+		found, err := Inspect(t.Context(), c, resource)
+		require.NoError(t, err)
+		m.Link(1).Refuse(true)
+		config.Prefix += "an0ther"
+		_, stopped := Init(t.Context(), config)
+		require.ErrorAs(t, stopped, new(*InitError))
+
+		specimens := map[string]any{
+			"Deployment": d, "InitError": stopped, "FenceReset": FenceReset{}, "FenceNode": FenceNode{},
+			"Inspection": found, "InspectedNode": found.Nodes[0], "Participant": Participant{}, "LockState": found.State,
+		}
+		for _, name := range redistest.ExportedTypes(t, ".") {
+			require.NotNil(t, specimens[name], "%s needs a specimen", name)
+		}
+		for _, v := range specimens {
+			redistest.Specimen{Value: v}.ShowsNone(t, "pr3fix-0f-keys:", "an0ther", lock.Token().Reveal())
+		}
+	})
+	const prefix = "admin: "
+	for _, v := range []any{(*InitError)(nil), new(InitError), Inspection{}, InspectedNode{}, Participant{}, LockState("")} {
+		redistest.MethodsFailAtTheDoor(t, prefix, v, nil, false)
+	}
+}
+
+// A nil context and a client that no function has made panic at the door.
+func TestDoorsOfFunctions(t *testing.T) {
+	var none context.Context
+	for name, f := range map[string]func(){
+		"Init":          func() { _, _ = Init(none, redlock.Config{Nodes: redlock.Nodes("redis://127.0.0.1:1")}) },
+		"ResetFence":    func() { _, _ = ResetFence(none, redlock.Config{Nodes: redlock.Nodes("redis://127.0.0.1:1")}, 0) },
+		"Inspect":       func() { _, _ = Inspect(t.Context(), nil, "r") },
+		"InspectHolder": func() { _, _ = InspectHolder(t.Context(), new(redlock.Client), "r") },
+	} {
+		require.NotEmpty(t, redistest.FailsAtTheDoor(t, name, "redlock: ", f), "%s must panic", name)
+	}
 }

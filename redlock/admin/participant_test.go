@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
@@ -291,33 +292,42 @@ func TestInspectOfALiarWithOnePermit_R16(t *testing.T) {
 
 // What a node says that no script says ends its connection, and no other's
 // (R16). Numbers that no time is are cut.
-func TestInspectOfALiarAboutParticipants_R16(t *testing.T) {
-	for name, reply := range map[string]string{
-		"a number":           ":1\r\n",
-		"a text":             "$1\r\nx\r\n",
-		"a null array":       "*-1\r\n",
-		"nothing":            "*0\r\n",
-		"one number":         "*1\r\n:1\r\n",
-		"a part":             "*3\r\n:0\r\n:1\r\n:0\r\n",
-		"a text as size":     "*2\r\n:0\r\n$1\r\n1\r\n",
-		"less than none":     "*2\r\n:0\r\n:-1\r\n",
-		"a time below none":  "*5\r\n:0\r\n:1\r\n:0\r\n:-2\r\n$1\r\nx\r\n",
-		"a number as value":  "*5\r\n:0\r\n:1\r\n:0\r\n:1\r\n:1\r\n",
-		"null as value":      "*5\r\n:0\r\n:1\r\n:0\r\n:1\r\n$-1\r\n",
-		"too many":           "*65\r\n:0\r\n:1\r\n" + strings.Repeat(":0\r\n:1\r\n$1\r\nx\r\n", 21),
-		"a long value":       "*5\r\n:0\r\n:1\r\n:0\r\n:1\r\n$5000\r\n" + strings.Repeat("x", 5000) + "\r\n",
-		"readers for ever":   "*5\r\n:0\r\n:9223372036854775807\r\n:9223372036854775807\r\n:9223372036854775807\r\n$1\r\nx\r\n",
-		"another's key":      "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
-		"no right to see it": "-NOPERM no permissions to run the 'zcard' command\r\n",
+func TestInspectOfALiar_R16(t *testing.T) {
+	readers, key := lua.Digest(lua.LookReaders), "EVALSHA"
+	for name, c := range map[string]struct{ to, reply string }{
+		"a number":           {readers, ":1\r\n"},
+		"a text":             {readers, "$1\r\nx\r\n"},
+		"a null array":       {readers, "*-1\r\n"},
+		"nothing":            {readers, "*0\r\n"},
+		"one number":         {readers, "*1\r\n:1\r\n"},
+		"a part":             {readers, "*3\r\n:0\r\n:1\r\n:0\r\n"},
+		"a text as size":     {readers, "*2\r\n:0\r\n$1\r\n1\r\n"},
+		"less than none":     {readers, "*2\r\n:0\r\n:-1\r\n"},
+		"a time below none":  {readers, "*5\r\n:0\r\n:1\r\n:0\r\n:-2\r\n$1\r\nx\r\n"},
+		"a number as value":  {readers, "*5\r\n:0\r\n:1\r\n:0\r\n:1\r\n:1\r\n"},
+		"null as value":      {readers, "*5\r\n:0\r\n:1\r\n:0\r\n:1\r\n$-1\r\n"},
+		"too many":           {readers, "*65\r\n:0\r\n:1\r\n" + strings.Repeat(":0\r\n:1\r\n$1\r\nx\r\n", 21)},
+		"a long value":       {readers, "*5\r\n:0\r\n:1\r\n:0\r\n:1\r\n$5000\r\n" + strings.Repeat("x", 5000) + "\r\n"},
+		"readers for ever":   {readers, "*5\r\n:0\r\n:9223372036854775807\r\n:9223372036854775807\r\n:9223372036854775807\r\n$1\r\nx\r\n"},
+		"another's key":      {readers, "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"},
+		"no right to see it": {readers, "-NOPERM no permissions to run the 'zcard' command\r\n"},
+
+		"a number for the key":    {key, ":1\r\n"},
+		"a list for the key":      {key, "*0\r\n"},
+		"a null array for it":     {key, "*-1\r\n"},
+		"another digest":          {"SCRIPT", "$1\r\nx\r\n"},
+		"a text for the time":     {"PTTL", "$1\r\n1\r\n"},
+		"a time of minus three":   {"PTTL", ":-3\r\n"},
+		"a time beyond all times": {"PTTL", ":9223372036854775807\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
-				c := m.Client(t, redlock.Config{})
-				digest := lua.Digest(lua.LookReaders)
+				client := m.Client(t, redlock.Config{})
 				m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-					return []byte(reply), args[0] == "EVALSHA" && args[1] == digest
+					of := args[0] == c.to && (slices.Contains(args, m.Arrangement.Prefix+"r") || slices.Contains(args, lua.Look))
+					return []byte(c.reply), of || args[0] == "EVALSHA" && args[1] == c.to
 				})
-				found := inspected(t, c, "r")
+				found := inspected(t, client, "r")
 				switch name {
 				case "readers for ever":
 					require.Equal(t, StateFree, found.State)
@@ -329,14 +339,19 @@ func TestInspectOfALiarAboutParticipants_R16(t *testing.T) {
 				case "no right to see it":
 					var refusal *multiplex.RefusalError
 					require.ErrorAs(t, found.Nodes[0].Err, &refusal)
+					require.Equal(t, conn.ClassNoPerm, refusal.Class)
 					require.Equal(t, 2, found.Agree)
 				default:
 					require.Error(t, found.Nodes[0].Err)
 					require.Equal(t, StateFree, found.State)
 					time.Sleep(5 * ms)
-					require.Len(t, c.Nodes()[0].Counts.Deaths, 1)
+					require.Len(t, client.Nodes()[0].Counts.Deaths, 1)
+					if c.to != readers {
+						require.ErrorIs(t, found.Nodes[0].Err, multiplex.ErrUnexpected)
+						require.Equal(t, map[string]uint64{"unexpected": 1}, client.Nodes()[0].Counts.Deaths)
+					}
 				}
-				require.Nil(t, c.Nodes()[1].Counts.Deaths)
+				require.Nil(t, client.Nodes()[1].Counts.Deaths)
 			})
 		})
 	}

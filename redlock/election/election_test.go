@@ -390,23 +390,6 @@ func TestStepDownReportsTheRelease(t *testing.T) {
 	})
 }
 
-// The error of a function that fails while the context of Run ends is not lost.
-func TestElectionJoinsTheErrors(t *testing.T) {
-	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		r := stand(t, candidate(t, m, "a"), Options{}, func(ctx context.Context) error {
-			<-ctx.Done()
-			return errWork
-		})
-		time.Sleep(10 * ms)
-		err := r.retire()
-		require.ErrorIs(t, err, errWork)
-		require.ErrorIs(t, err, context.Canceled)
-		var cancelled *redlock.CancelledError
-		require.ErrorAs(t, err, &cancelled)
-		require.Empty(t, r.err)
-	})
-}
-
 // The end of the context of Run does not end the lock before the function has
 // returned, however long that takes.
 func TestElectionLeadsUntilItsFunctionReturns(t *testing.T) {

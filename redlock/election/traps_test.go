@@ -78,23 +78,6 @@ func TestTrapNeverCampaigningAgain(t *testing.T) {
 	})
 }
 
-// https://github.com/etcd-io/etcd/issues/21128
-func TestTrapAFailedCampaignLeavesItsKey(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := candidate(t, m, "a")
-		for i := range m.Nodes {
-			m.Delay(i, 20*ms)
-		}
-		for at := range 30 { // before, at and after the grant
-			r := stand(t, c, Options{}, nil)
-			time.Sleep(time.Duration(at) * ms)
-			require.ErrorIs(t, r.retire(), context.Canceled)
-			time.Sleep(50 * ms)
-			require.Equal(t, admin.StateFree, inspect(t, c, "e").State, "%d ms", at)
-		}
-	})
-}
-
 // https://github.com/etcd-io/etcd/issues/22123
 func TestTrapAFailedResignationIsForgotten(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
@@ -228,24 +211,6 @@ func TestTrapReleaseWithTheEndedContext(t *testing.T) {
 		require.InDelta(t, 40*ms, time.Since(begun), float64(3*ms), "it waits for the answers")
 		require.NoError(t, done.all()[0].Released)
 		require.Equal(t, admin.StateFree, inspect(t, c, "e").State)
-	})
-}
-
-// https://github.com/kubernetes/kubernetes/pull/71490
-func TestTrapNoLeaderForALeaseAfterACleanExit(t *testing.T) {
-	simulated(t, 5, func(t *testing.T, m *memory) {
-		a, b := candidate(t, m, "a"), candidate(t, m, "b")
-		first := stand(t, a, Options{}, nil)
-		for range 10 {
-			time.Sleep(time.Second)
-			second := stand(t, b, Options{}, nil)
-			time.Sleep(time.Second)
-			require.ErrorIs(t, first.retire(), context.Canceled)
-			time.Sleep(10 * ms)
-			require.True(t, second.IsLeader())
-			a, b, first = b, a, second
-		}
-		require.ErrorIs(t, first.retire(), context.Canceled)
 	})
 }
 
