@@ -18,9 +18,8 @@
 // a command through these steps; Extend, Release and HandOver do the same:
 //
 //	enter      group_ask.go   check quorum and room, under the mutex
-//	place      log_place.go   append the round and a copy of the command to
-//	                          the log (log.go), or gather it for the next
-//	                          flush to merge (log_place.go)
+//	place      log.go         append the round and a copy of the command to
+//	                          the log, or gather it for the next flush to merge
 //	flush      log_flush.go   a caller that finds the flusher's role free
 //	                          writes all that gathered to all sockets,
 //	                          and never waits for one

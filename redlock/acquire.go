@@ -40,6 +40,22 @@ func (c *Client) wanted(k kind.Kind, name string, ttl time.Duration) Lock {
 	return Lock{client: c, kind: k, grant: kind.Grant{Name: name, TTL: ttl}}
 }
 
+// try makes one attempt, and counts and traces it. lock is as attempt wants it.
+func (c *Client) try(ctx context.Context, try int, lock *Lock) error {
+	c.called(ctx)
+	resource, ttl := lock.grant.Name, lock.grant.TTL
+	start := startIf(c.tracer.AttemptDone != nil)
+	err := c.attempt(ctx, lock)
+	c.stats.attempts.count(err)
+	if err == nil || isHeld(err) {
+		c.stalls.over()
+	}
+	if done := c.tracer.AttemptDone; done != nil {
+		trace(ctx, done, CallInfo{Resource: resource, TTL: ttl, Tries: try, Start: start, Validity: lock.Validity(), Err: err})
+	}
+	return err
+}
+
 // attempt is one attempt for a lock of any kind, without counting and tracing.
 // lock has the wanted resources and TTL. It is filled in where it stands, since
 // it is large, and is zero after an error.
