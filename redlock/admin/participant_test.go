@@ -324,7 +324,7 @@ func TestInspectOfALiar_R16(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
 				client := m.Client(t, redlock.Config{})
 				m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-					of := args[0] == c.to && (slices.Contains(args, m.Arrangement.Prefix+"r") || slices.Contains(args, lua.Look))
+					of := args[0] == c.to && (slices.Contains(args, "r") || slices.Contains(args, lua.Look))
 					return []byte(c.reply), of || args[0] == "EVALSHA" && args[1] == c.to
 				})
 				found := inspected(t, client, "r")
