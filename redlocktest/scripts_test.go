@@ -1,7 +1,13 @@
 package redlocktest
 
 import (
+	"flag"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -242,3 +248,321 @@ func simple(v resp.Value) any {
 	}
 	return all
 }
+
+// What the scripts do is recorded in testdata/scripts, a command a line: what
+// it was, what the server said, and the keys that it left. A real server and a
+// node in memory must do what is written there. The commands are drawn from few
+// keys, tokens and times, so that they meet, always the same.
+//
+//	go test ./redlocktest -run TestRecorded -scripts.record   writes them anew
+var record = flag.Bool("scripts.record", false, "write testdata/scripts anew, from a real server")
+
+// A recording is one file of testdata/scripts.
+type recording struct {
+	name  string
+	steps int
+	keys  []string                              // whose state is shown
+	draw  func(r *rand.Rand, step int) []string // the next command
+	short *strings.Replacer                     // makes texts shorter; nil for none
+}
+
+// unit is the least difference of times, in ms, that a recording shows. No TTL
+// ends during a test.
+const unit = 1_000_000
+
+func (r recording) run(t *testing.T) {
+	t.Helper()
+	path := filepath.Join("..", "testdata", "scripts", r.name+".txt")
+	if *record {
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(strings.Join(r.lines(t, onServer(t)), "\n")+"\n"), 0o644))
+	}
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	want := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	for side, do := range map[string]func(args ...string) any{"on a real server": onServer(t), "in memory": inMemory(t)} {
+		for i, line := range r.lines(t, do) {
+			require.Equal(t, want[i], line, "%s: %s:%d", side, path, i+1)
+		}
+	}
+}
+
+func (r recording) lines(t *testing.T, do func(args ...string) any) []string {
+	random := rand.New(rand.NewPCG(1, 0))
+	do(append([]string{"DEL"}, r.keys...)...)
+	lines := make([]string, r.steps)
+	for i := range lines {
+		command := r.draw(random, i)
+		line := fmt.Sprintf("%s → %v", r.command(t, command), do(command...))
+		for _, key := range r.keys {
+			line += r.state(do, key)
+		}
+		if r.short != nil {
+			line = r.short.Replace(line)
+		}
+		lines[i] = strings.ReplaceAll(line, "\r\n", `\r\n`)
+	}
+	return lines
+}
+
+// command names the script of a command, and its keys and arguments.
+func (r recording) command(t *testing.T, args []string) string {
+	if args[0] != "EVAL" {
+		return strings.Join(args, " ")
+	}
+	n, err := strconv.Atoi(args[2])
+	require.NoError(t, err)
+	return scriptName(t, args[1]) + " " + strings.Join(args[3:3+n], " ") + " : " + strings.Join(args[3+n:], " ")
+}
+
+// scriptName returns the name of a script's file.
+func scriptName(t *testing.T, source string) string {
+	files, err := filepath.Glob("../internal/lua/*.lua")
+	require.NoError(t, err)
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil && string(text) == source {
+			return strings.TrimSuffix(filepath.Base(file), ".lua")
+		}
+	}
+	t.Fatal("no such script")
+	return ""
+}
+
+// state shows a key that exists: its value, or its members, each with its
+// score or the time that it stands for, and what is left of its own time.
+func (r recording) state(do func(args ...string) any, key string) string {
+	rest := do("PTTL", key).(int64)
+	if rest == -2 {
+		return ""
+	}
+	left := "ever"
+	if rest >= 0 {
+		left = units(rest)
+	}
+	if strings.HasSuffix(key, ":readers") || strings.HasSuffix(key, ":permits") || strings.HasSuffix(key, ":queue") {
+		return fmt.Sprintf(" | %s (%s) %s", key, members(do, key), left)
+	}
+	return fmt.Sprintf(" | %s=%v %s", key, do("GET", key), left)
+}
+
+func members(do func(args ...string) any, key string) string {
+	seconds := do("TIME").([]any)[0].(string)
+	now, _ := strconv.ParseInt(seconds, 10, 64)
+	var shown []string
+	all := do("ZRANGE", key, "0", "-1", "WITHSCORES").([]any)
+	for i := 0; i < len(all); i += 2 {
+		score := all[i+1].(string)
+		if !strings.HasSuffix(key, ":queue") {
+			ends, _ := strconv.ParseFloat(score, 64)
+			score = units(int64(ends) - 1000*now)
+		}
+		shown = append(shown, fmt.Sprint(all[i], " ", score))
+	}
+	if !strings.HasSuffix(key, ":queue") {
+		slices.Sort(shown) // which of two ends first may be a matter of a millisecond
+	}
+	return strings.Join(shown, ", ")
+}
+
+func units(ms int64) string { return strconv.FormatInt((ms+unit/2)/unit, 10) }
+
+// times returns a TTL as an argument: so many times a hundred units, and one
+// more unit with each step, so that no two are the same.
+func times(r *rand.Rand, step int) string { return strconv.Itoa((100*(1+r.IntN(9)) + step) * unit) }
+
+func pick(r *rand.Rand, from ...string) string { return from[r.IntN(len(from))] }
+
+// lookAt asks one side for all participants of a page, each in a text without
+// its time, and checks the times.
+func lookAt(t *testing.T, do func(args ...string) any, command []string) (said []string) {
+	t.Helper()
+	reply := do(command...)
+	if reply == nil {
+		return nil
+	}
+	all := reply.([]any)
+	require.Equal(t, 2, len(all)%3)
+	said = append(said, fmt.Sprint(all[:2]))
+	for i := 2; i < len(all); i += 3 {
+		said = append(said, fmt.Sprint(all[i], all[i+2]))
+		require.Positive(t, all[i+1].(int64))
+		require.LessOrEqual(t, all[i+1].(int64), int64(1_000_000_000))
+	}
+	return said
+}
+
+// The scripts that look at readers, permits and queues do the same on a real
+// server as in memory, page by page, and change nothing.
+func TestLookScripts(t *testing.T) {
+	real, inMemory := onServer(t), inMemory(t)
+	seed := rand.Uint64()
+	t.Log("seed", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	most := make(map[string]int)
+	both := func(command ...string) {
+		require.Equal(t, real(command...), inMemory(command...), "%q", command)
+	}
+	for round := range 40 {
+		size := r.IntN(50)
+		for i := range size {
+			value := fmt.Sprintf("%s%d", strings.Repeat("v", r.IntN(2)*100), r.IntN(60))
+			// No two times are the same, so the order is.
+			ttl := strconv.Itoa(100_000_000 + r.IntN(40)*20_000_000 + (round*50+i)*5_000)
+			both(rwCall(lua.Read, value, ttl)...)
+			both("EVAL", lua.AcquirePermit, "3", "s#"+strconv.Itoa(i), "s:permits", "s:mark", value, ttl, "50", strconv.Itoa(i), "s#", "0")
+			both("EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", "f:queue:"+value, "token "+value, ttl, value,
+				strconv.Itoa(round*50+i+1), "new", "100000000", "f:queue:")
+		}
+		if r.IntN(2) == 0 {
+			both(rwCall(lua.Write, "writer", "100000000", "", "100000000")...)
+		}
+		for range r.IntN(5) {
+			both("DEL", "s#"+strconv.Itoa(r.IntN(50)))
+			both("DEL", "f:queue:"+strconv.Itoa(r.IntN(60)))
+		}
+		for skip := 0; skip <= 60; skip += []int{20, 7}[r.IntN(2)] {
+			at := strconv.Itoa(skip)
+			for name, command := range map[string][]string{
+				"readers": {"EVAL", lua.LookReaders, "2", "w:readers", "w:mark", at},
+				"permits": {"EVAL", lua.LookPermits, "1", "s:permits", "s#", at},
+				"queue":   {"EVAL", lua.LookQueue, "3", "f:queue", "f", "f:turn", "f:queue:", at},
+			} {
+				before := real("DEBUG", "DIGEST")
+				said := lookAt(t, real, command)
+				require.Equal(t, before, real("DEBUG", "DIGEST"), "it changes nothing")
+				require.Equal(t, said, lookAt(t, inMemory, command), "%q", command)
+				most[name] = max(most[name], len(said))
+			}
+		}
+		for _, key := range real("KEYS", "*").([]any) {
+			both("DEL", key.(string))
+		}
+	}
+	for name, n := range most {
+		require.Equal(t, 21, n, name)
+	}
+}
+
+// Readers whose time is over are not there, nor are keys of other types.
+func TestLookScriptsMeetStrangers(t *testing.T) {
+	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
+	real := func(args ...string) any {
+		said, err := server.Do(args...)
+		if err != nil {
+			return err.Error()
+		}
+		return said
+	}
+	readers := []string{"EVAL", lua.LookReaders, "2", "w:readers", "w:mark", "0"}
+	permits := []string{"EVAL", lua.LookPermits, "1", "s:permits", "s#", "0"}
+	queue := []string{"EVAL", lua.LookQueue, "3", "f:queue", "f", "f:turn", "f:queue:", "0"}
+	for side, do := range map[string]func(args ...string) any{"real": real, "in memory": inMemory} {
+		for _, command := range [][]string{readers, permits, queue} {
+			require.Nil(t, do(command...), side)
+		}
+		require.EqualValues(t, 1, do(rwCall(lua.Read, "long", "100000")...), side)
+		require.EqualValues(t, 1, do(rwCall(lua.Read, "short", "30")...), side)
+		time.Sleep(40 * time.Millisecond)
+		said := do(readers...).([]any)
+		require.Len(t, said, 5, side)
+		require.EqualValues(t, 2, said[1], "%s: the size has both", side)
+		require.Equal(t, "long", said[4], side)
+		past, future := time.Now().Add(-time.Minute).UnixMilli(), time.Now().Add(time.Minute).UnixMilli()
+		record := func(ends int64, number string) {
+			do("ZADD", "s:permits", strconv.FormatInt(ends, 10), number)
+		}
+		for _, number := range []string{"0", "02", "-1", "1.5", "1025", "x"} {
+			record(future, "1")
+			record(past, number)
+			require.Nil(t, do(permits...), "%s: %q", side, number)
+			do("DEL", "s:permits")
+		}
+		record(past, "3")
+		require.Nil(t, do(permits...), "%s: no number counts", side)
+		record(future, "2")
+		do("SET", "s#1", "for ever")
+		require.EqualValues(t, []any{int64(2), int64(2), int64(1), int64(-1), "for ever"}, do(permits...), side)
+		record(future, "1")
+		require.EqualValues(t, []any{int64(1), int64(2), int64(1), int64(-1), "for ever"}, do(permits...), side)
+	}
+	// A node in memory has no lists.
+	for key, command := range map[string][]string{"w:readers": readers, "s:permits": permits, "f:queue": queue} {
+		real("DEL", key)
+		real("RPUSH", key, "x")
+		require.Contains(t, real(command...), "WRONGTYPE", key)
+		real("DEL", key)
+		real("SET", key, "x")
+		require.Nil(t, real(command...), key)
+	}
+	real("DEL", "f:queue", "w:readers")
+	real("ZADD", "f:queue", "-inf", "low", "+inf", "high")
+	real("SET", "f:queue:low", "")
+	real("SET", "f:queue:high", "")
+	most := int64(1<<53 - 1)
+	require.Equal(t, []any{int64(0), int64(2), int64(0), int64(-1), "low", most, int64(-1), "high"}, real(queue...))
+	real("ZADD", "w:readers", "-inf", "low", "+inf", "high")
+	require.Equal(t, []any{int64(0), int64(2), int64(0), most, "high"}, real(readers...))
+}
+
+// If a script may not run a command, it returns the error, and no answer: a
+// refusal would look as if another client had the lock, and a release would not
+// be repeated (R8, R12). Each of these calls succeeds, and then fails for users
+// who lack one of the commands that the script runs with pcall.
+func TestErrorsOfScriptsAreNoAnswers_R8_R12(t *testing.T) {
+	server := redistest.Servers(t, 1)[0]
+	do := func(args ...string) any {
+		t.Helper()
+		said, err := server.Do(args...)
+		require.NoError(t, err, "%q", args)
+		return said
+	}
+	call := func(script string, args ...string) []string { return append([]string{"EVAL", script}, args...) }
+	key, reader := []string{"SET", "w", "x"}, rwCall(lua.Read, "x", "100000")
+	for name, c := range map[string]struct{ prepare, call []string }{
+		"release":      {key, call(lua.Release, "1", "w", "x")},
+		"extend":       {key, call(lua.Extend, "1", "w", "x", "1000", "1000")},
+		"heal":         {key, call(lua.Heal, "1", "w", "x", "1000", "1000")},
+		"shorten":      {key, call(lua.Shorten, "1", "w", "x", "1000")},
+		"look":         {key, call(lua.Look, "1", "w")},
+		"acquire all":  {nil, call(lua.AcquireAll, "1", "w", "x", "1000")},
+		"extend all":   {key, call(lua.ExtendAll, "1", "w", "x", "1000", "1000")},
+		"release all":  {key, call(lua.ReleaseAll, "1", "w", "x")},
+		"read":         {nil, reader},
+		"write":        {nil, rwCall(lua.Write, "x", "1000", "", "0")},
+		"downgrade":    {key, rwCall(lua.Downgrade, "x", "y", "1000")},
+		"extend read":  {reader, rwCall(lua.ExtendRead, "x", "1000")},
+		"release read": {reader, rwCall(lua.ReleaseRead, "x", "y")},
+		"marked":       {key, rwCall(lua.ReleaseMarked, "x")},
+		"permit":       {key, call(lua.ExtendPermit, "2", "w", "permits", "x", "1000", "1000", "2")},
+		"ask":          {nil, call(lua.AskFair, "5", "w", "queue", "ticket", "turn", "queue:a", "x", "1000", "a", "1", "new", "1000", "queue:")},
+		"release fair": {key, call(lua.ReleaseFair, "4", "w", "queue", "turn", "queue:a", "x", "a", "1")},
+		"look readers": {reader, call(lua.LookReaders, "2", "w:readers", "w:mark", "0")},
+		"look permits": {[]string{"ZADD", "permits", "+inf", "2"}, call(lua.LookPermits, "1", "permits", "s#", "0")},
+		"look queue":   {[]string{"ZADD", "queue", "1", "a"}, call(lua.LookQueue, "3", "queue", "w", "turn", "queue:", "0")},
+	} {
+		var lacks []string
+		for _, match := range pcalls.FindAllStringSubmatch(c.call[1], -1) {
+			lacks = append(lacks, strings.ToLower(match[1]))
+		}
+		slices.Sort(lacks)
+		require.NotEmpty(t, lacks, name)
+		for _, command := range append([]string{""}, slices.Compact(lacks)...) {
+			do("FLUSHALL")
+			if c.prepare != nil {
+				do(c.prepare...)
+			}
+			if command == "" {
+				require.NotContains(t, []any{nil, int64(0)}, do(c.call...), name)
+				continue
+			}
+			do("ACL", "SETUSER", "lacks", "reset", "on", "nopass", "~*", "+@all", "-"+command)
+			server.Authenticate("lacks", "any")
+			said, err := server.Do(c.call...)
+			server.Authenticate("", "")
+			require.Error(t, err, "%s without %s: %q", name, command, said)
+		}
+	}
+}
+
+// pcalls finds the commands whose errors a script looks at.
+var pcalls = regexp.MustCompile(`redis\.pcall\('(\w+)'`)
