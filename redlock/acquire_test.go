@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -211,36 +210,6 @@ func TestAContextThatEndsDuringALaterAttempt_R12(t *testing.T) {
 	}
 }
 
-// The context may end in any phase of the attempt; what the attempt set is
-// undone (R7).
-func TestACancelledAcquireLeavesNothingBehind(t *testing.T) {
-	simulated(t, 5, func(t *testing.T, m *memory) {
-		for i := range m.nodes {
-			m.delay(i, time.Duration(2+3*i)*ms)
-		}
-		a := m.client(t, Config{})
-		for after := time.Duration(0); after < 60*ms; after += 700 * time.Microsecond {
-			m.nodes[0].DB().Set("r", stranger, 20*ms)
-			m.nodes[1].DB().Set("r", stranger, 30*ms)
-			m.nodes[2].DB().Set("r", stranger, 30*ms)
-			ctx, cancel := context.WithTimeout(context.Background(), after)
-			lock, err := a.Acquire(ctx, "r", time.Minute)
-			cancel()
-			if err == nil {
-				require.NoError(t, lock.Release(context.Background()))
-			} else {
-				require.ErrorIs(t, err, context.DeadlineExceeded, "after %v", after)
-			}
-			time.Sleep(14*ms + 20*ms) // one round trip + 20 ms
-			for i, n := range m.nodes {
-				if value, ok := n.Get("r"); ok {
-					require.Equal(t, stranger, value, "node %d, cancelled after %v", i, after)
-				}
-			}
-		}
-	})
-}
-
 // The effects of one caller or one burst must stay local: in these cases every
 // caller once lost a connection, memory or a key.
 
@@ -276,34 +245,6 @@ func TestStarvedCallerShedsNobody_R26(t *testing.T) {
 	})
 }
 
-// A burst of more bytes than a connection queues is refused here, and costs no
-// quorum of connections (R26). Connections in memory take no bytes without
-// waiting, and a busy machine may let one of them wait for so long that its
-// node does not seem to read.
-func TestBurstOfLongNamesCostsNoQuorum_R26(t *testing.T) {
-	m := newMemory(t, 3)
-	c := m.client(t, Config{NodeTimeout: time.Minute})
-	require.NoError(t, c.Ready(context.Background()))
-	start := make(chan struct{})
-	var callers sync.WaitGroup
-	for i := range 8000 {
-		callers.Go(func() {
-			<-start
-			_, err := c.TryAcquire(context.Background(), fmt.Sprintf("%01000d", i), time.Minute)
-			if err != nil && !errors.Is(err, ErrOverloaded) {
-				t.Error(err)
-			}
-		})
-	}
-	close(start)
-	callers.Wait()
-	lost := 0
-	for _, n := range c.group.Nodes() {
-		lost += min(n.Deaths, 1)
-	}
-	require.Less(t, lost, 2)
-}
-
 // A server without HELLO takes two connections per attempt; the budget counts
 // both (R21, R26).
 func TestConnectsToAnOldServerThatLoads_R26(t *testing.T) {
@@ -327,36 +268,6 @@ func TestConnectsToAnOldServerThatLoads_R26(t *testing.T) {
 		require.LessOrEqual(t, dials.Load(), int64(75))
 		require.Greater(t, dials.Load(), int64(20))
 	})
-}
-
-// A quorum that comes too late while the client closes leaves no key either
-// (R7, R28).
-func TestExpiredWhileClosingLeavesNoKey_R7_R28(t *testing.T) {
-	expired := 0
-	for range 300 {
-		synctest.Test(t, func(t *testing.T) {
-			m := newMemory(t, 1)
-			m.delay(0, 6*ms)
-			c := m.client(t, Config{MinValidity: 985 * ms, NodeTimeout: 50 * ms})
-			outcome := make(chan error)
-			go func() {
-				_, err := c.TryAcquire(context.Background(), "r", time.Second)
-				outcome <- err
-			}()
-			closing := make(chan error)
-			go func() {
-				time.Sleep(6 * ms)
-				closing <- c.Close(context.Background())
-			}()
-			if errors.Is(<-outcome, ErrExpired) {
-				expired++
-			}
-			require.NoError(t, <-closing)
-			time.Sleep(20 * ms)
-			require.Zero(t, m.keys())
-		})
-	}
-	require.Positive(t, expired, "the two never met")
 }
 
 func TestTranslate(t *testing.T) { // R12

@@ -18,28 +18,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every command has the whole value; without an owner it is the token alone.
-func TestOwnerIsPartOfTheValue(t *testing.T) {
-	bare := new(wire.Tokens).Next()
-	token := wire.Veil(bare)
-	for owner, value := range map[string]string{"": Token(bare).Reveal(), "web-1": Token(bare).Reveal() + ":web-1"} {
-		c := encoding(Config{Prefix: "p:", Owner: owner})
-		for _, x := range []struct {
-			got  []byte
-			want []string
-		}{
-			{c.kinds.Set(nil, "r", &token, time.Second).Bytes, []string{"SET", "p:r", value, "NX", "PX", "1000"}},
-			{c.kinds.Encoder.Release(nil, "r", &token).Bytes, []string{"EVALSHA", wire.Release.Digest, "1", "p:r", value}},
-			{c.kinds.Encoder.Extend(nil, "r", &token, ms, 2*ms).Bytes, []string{"EVALSHA", wire.Extend.Digest, "1", "p:r", value, "1", "2"}},
-			{c.kinds.Encoder.Heal(nil, "r", &token, ms, 2*ms).Bytes, []string{"EVALSHA", wire.Heal.Digest, "1", "p:r", value, "1", "2"}},
-			{c.kinds.Encoder.Shorten(nil, "r", &token, ms).Bytes, []string{"EVALSHA", wire.Shorten.Digest, "1", "p:r", value, "1"}},
-			{kind.ClaimForms[0].Append(nil, c.kinds.Set(nil, "r", &token, time.Second)), []string{"SET", "p:r", value, "NX", "PX", "1000", "GET"}},
-		} {
-			require.Equal(t, x.want, decoded(t, x.got))
-		}
-	}
-}
-
 // owned returns two clients of nodes in memory, of which so many know SET … NX
 // GET.
 func owned(t *testing.T, nodes, with int, first, second string) (m *memory, a, b *Client) {

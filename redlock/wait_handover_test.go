@@ -195,36 +195,6 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 	}
 }
 
-// A hold whose lock was released by a copy, at the nodes, is lost, and does not
-// release the lock of the next holder.
-func TestAHoldIsLostByTheReleaseOfItsLock(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		for _, waited := range []bool{false, true} {
-			var h *Hold
-			var err error
-			if waited {
-				lock := granted(t, c, "r", 10*time.Second)
-				time.AfterFunc(ms, func() { _ = lock.Release(context.Background()) })
-			}
-			h, err = c.Hold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second})
-			require.NoError(t, err)
-			next := waits(t.Context(), c, "r")
-			before := c.Stats().HandedOver
-			require.NoError(t, h.Current().Release(t.Context()))
-			next.got(t)
-			require.Equal(t, before, c.Stats().HandedOver)
-			require.NotEqual(t, h.lock.grant.Token, next.lock.grant.Token)
-			time.Sleep(4 * time.Second) // a renewal
-			require.ErrorIs(t, h.Err(), ErrLost)
-			require.ErrorIs(t, h.Release(t.Context()), ErrNotHeld)
-			time.Sleep(10 * ms)
-			require.Len(t, m.holders("r", next.lock.grant.Token.Unveil()), 3)
-			require.NoError(t, next.lock.Release(t.Context()))
-		}
-	})
-}
-
 // Another process that adopts what a former holder knows has no part of the
 // next holder's lock (R9).
 func TestAFormerHolderHasNoToken_R9(t *testing.T) {

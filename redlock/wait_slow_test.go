@@ -128,40 +128,6 @@ func TestAPermitOfADeadHolderFarAway(t *testing.T) {
 	}
 }
 
-// No writer starves on a slow network: readers that wait for its mark, and know
-// when it expires, let it in.
-func TestNoWriterStarvesFarAway(t *testing.T) {
-	simulated(t, 5, func(t *testing.T, m *memory) {
-		const far = 45 * ms
-		m.far(far)
-		stop := time.Now().Add(30 * time.Second)
-		var readers []RWLock
-		for range 16 {
-			readers = append(readers, m.used(t, Config{}).RW("r"))
-		}
-		reads, wait := overlap(t, readers, stop, func(r *rand.Rand) time.Duration { return 400*ms + spanOf(r, 200*ms) })
-		rw := m.used(t, Config{}).RW("r")
-		writes, longest := 0, time.Duration(0)
-		for time.Now().Before(stop) {
-			time.Sleep(500 * ms)
-			start := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			lock, err := rw.Write().Acquire(ctx, time.Minute)
-			cancel()
-			if !assert.NoError(t, err) {
-				break
-			}
-			writes++
-			longest = max(longest, time.Since(start))
-			require.NoError(t, lock.Release(t.Context()))
-		}
-		wait()
-		t.Logf("%d reads; %d writes, which waited for %v at most", reads.Load(), writes, longest)
-		require.Less(t, longest, 600*ms+150*ms+3*far, "a reader's time, the time between two questions, and the ways")
-		require.Greater(t, reads.Load(), int64(writes))
-	})
-}
-
 // A waiter far away keeps its place, and those behind it do not overtake. By
 // the sum it does up to 500 ms, but over 350 ms no client here gets connected.
 func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
@@ -214,50 +180,6 @@ func TestRetryDelayMinOfAWaiterInAQueue(t *testing.T) {
 		require.LessOrEqual(t, asked, 2*26, "each question that fails is undone")
 		require.NoError(t, held.Release(t.Context()))
 	})
-}
-
-// While readers hold a lock and renew it, each renewal wakes the writer that
-// waits, but not the readers that wait for the end of its mark: it sets that
-// again only when a quarter has passed. With ten readers, each waiting reader
-// would otherwise ask 46 times a second.
-func TestLoadOfWaitingReadersAndWriters(t *testing.T) {
-	for _, holders := range []int{1, 10} {
-		t.Run(fmt.Sprint(holders), func(t *testing.T) {
-			simulated(t, anyNumber, func(t *testing.T, m *memory) {
-				for range holders {
-					h, err := m.used(t, Config{}).RW("r").Read().Hold(t.Context(), HoldOptions{TTL: 300 * ms})
-					require.NoError(t, err)
-					defer func() { require.NoError(t, h.Release(context.WithoutCancel(t.Context()))) }()
-					time.Sleep(7 * ms)
-				}
-				ctx, stop := context.WithCancel(t.Context())
-				var wg sync.WaitGroup
-				wait := func(l Locker) {
-					wg.Go(func() {
-						_, err := l.Acquire(ctx, time.Minute)
-						assert.ErrorIs(t, err, context.Canceled)
-					})
-				}
-				wait(m.used(t, Config{}).RW("r").Write())
-				time.Sleep(20 * ms)
-				const waiters = 10
-				for range waiters {
-					wait(m.used(t, Config{}).RW("r").Read())
-				}
-				time.Sleep(50 * time.Second)
-				before := m.calls()
-				time.Sleep(10 * time.Second)
-				after := m.calls()
-				per := func(s *wire.Script) int { return (after[s.Digest] - before[s.Digest]) / 10 }
-				reads, writes := per(&wire.Read), per(&wire.Write)
-				t.Logf("each second: %d extensions, %d questions of the writer, %d of the readers", per(&wire.ExtendRead), writes, reads)
-				require.LessOrEqual(t, writes, 50, "see pushedPauseMost")
-				require.LessOrEqual(t, reads, waiters*13, "the mark is set again after 75 ms at the earliest")
-				stop()
-				wg.Wait()
-			})
-		})
-	}
 }
 
 // calls counts the calls of each script on the first node.

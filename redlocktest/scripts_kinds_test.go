@@ -724,38 +724,6 @@ func TestFencedScript_F1(t *testing.T) {
 	}
 }
 
-// Where a key holds something else, nothing is granted.
-func TestFencedScriptFindsSomethingElse(t *testing.T) {
-	command := []string{"EVAL", lua.AcquireFenced, "3", fenceLock, fenceLast, fenceRecord, "token", "5000", "5", "60000000", "1000"}
-	for side, do := range bothNodes(t) {
-		for _, has := range []fenceState{
-			{last: "a token"}, {last: "-5"}, {last: "5 "}, {last: "+5"},
-			{record: "redlock-fence 2 x"}, {record: "redlock-fence 1 run_id=r floor= period=1 cur=1 prev=1"},
-			{record: "redlock-fence 1 run_id=r floor=1 period=1 cur=1 prev=1 "},
-			{record: "redlock-fence 1 run_id=r floor=1 period=1 cur=9007199254740992 prev=1"},
-		} {
-			has.arrange(do)
-			require.Contains(t, do(command...), "holds something else", "%s: %q", side, has)
-			require.EqualValues(t, 0, do("EXISTS", fenceLock))
-		}
-		if side == "real" { // a node in memory has no lists
-			fenceState{}.arrange(do)
-			do("RPUSH", fenceLock, "x")
-			require.EqualValues(t, []any{int64(heldByAny), int64(0), "1 "}, do(command...))
-			for _, key := range []string{fenceLast, fenceRecord} {
-				fenceState{}.arrange(do)
-				do("RPUSH", key, "x")
-				require.Contains(t, do(command...), "holds something else")
-				require.EqualValues(t, 0, do("EXISTS", fenceLock))
-				require.Equal(t, "list", do("TYPE", key))
-			}
-		}
-		fenceState{record: "redlock-fence 2 x"}.arrange(do)
-		do("SET", "redlock:seal", "s")
-		require.Contains(t, do("EVAL", lua.Floor, "2", fenceRecord, "redlock:seal", "s", "r", "5"), "holds something else")
-	}
-}
-
 // A floor is written only beside the seal that was seen, and never lowered.
 func TestFloorScript_F3(t *testing.T) {
 	has := func(floor, cur, prev int64) string {

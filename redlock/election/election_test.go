@@ -192,42 +192,6 @@ func TestElectionsThatCannotBe(t *testing.T) {
 	})
 }
 
-// A candidate that gives up early campaigns again; what waiting cannot change
-// ends it.
-func TestElectionCampaignsAgainAfterAFailedCampaign(t *testing.T) {
-	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		first := stand(t, candidate(t, m, "a"), Options{}, nil)
-		time.Sleep(10 * ms)
-		for i, change := range []func(*redlock.Config){
-			func(c *redlock.Config) { c.Retry.Tries = 1 },
-			func(c *redlock.Config) { c.MaxWait = 10 * ms },
-			func(c *redlock.Config) { c.Retry.FailFast = true },
-		} {
-			c := m.Client(t, trial.Fenced(func(c *redlock.Config) { c.Owner, c.MaxTTL = "b", electionTTL; change(c) }))
-			second := stand(t, c, Options{}, nil)
-			time.Sleep(5 * time.Second)
-			require.ErrorIs(t, first.retire(), context.Canceled)
-			time.Sleep(campaignPause * 2)
-			require.True(t, second.IsLeader())
-			if failsFast := i == 2; failsFast {
-				for _, n := range m.Nodes {
-					n.Pause()
-				}
-				time.Sleep(2 * electionTTL)
-				require.False(t, second.IsLeader())
-				require.Empty(t, second.err)
-				for _, n := range m.Nodes {
-					n.Resume()
-				}
-				time.Sleep(5 * time.Second)
-				require.True(t, second.IsLeader())
-			}
-			first = second
-		}
-		require.ErrorIs(t, first.retire(), context.Canceled)
-	})
-}
-
 // A context that ends during the last attempt of a campaign ends Run with a
 // CancelledError, as any other does (R12).
 func TestElectionCancelledInItsLastAttempt_R12(t *testing.T) {

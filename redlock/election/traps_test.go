@@ -78,29 +78,6 @@ func TestTrapNeverCampaigningAgain(t *testing.T) {
 	})
 }
 
-// https://github.com/etcd-io/etcd/issues/22123
-func TestTrapAFailedResignationIsForgotten(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		r := stand(t, candidate(t, m, "a"), Options{}, nil)
-		time.Sleep(10 * ms)
-		for i := range m.Nodes {
-			m.Link(i).Refuse(true)
-			m.Nodes[i].DropConns()
-		}
-		require.ErrorIs(t, r.StepDown(t.Context()), redlock.ErrNoQuorum, "and it is still owed")
-		require.False(t, r.IsLeader())
-		for i := range m.Nodes {
-			m.Link(i).Refuse(false)
-		}
-		time.Sleep(1500 * ms)
-		for _, n := range m.Nodes {
-			_, there := n.Get("e")
-			require.False(t, there)
-		}
-		require.ErrorIs(t, r.retire(), context.Canceled)
-	})
-}
-
 // apart returns a client that has a network of its own to the nodes.
 func apart(t *testing.T, m *memory, name string) (*redlock.Client, *redistest.Network) {
 	t.Helper()
