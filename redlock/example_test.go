@@ -198,34 +198,6 @@ func ExampleLock_Extend() {
 	// <nil> true
 }
 
-// The error of a release tells whether the lock was held until the end of the
-// work.
-func ExampleLock_Release() {
-	client, stop := inMemory()
-	defer stop()
-	ctx := context.Background()
-
-	lock, err := client.Acquire(ctx, "invoice:7", 10*time.Second)
-	if err != nil {
-		log.Fatal(err)
-	}
-	work(ctx)
-
-	for range 2 { // twice is harmless
-		switch err := lock.Release(ctx); {
-		case err == nil:
-			fmt.Println("it was ours to the end")
-		case errors.Is(err, redlock.ErrNotHeld):
-			fmt.Println("it was not ours any more")
-		case errors.Is(err, redlock.ErrNoQuorum):
-			fmt.Println("it is unknown; nodes that are down get the release when they are back")
-		}
-	}
-	// Output:
-	// it was ours to the end
-	// it was not ours any more
-}
-
 // A nil error means that all of the work was done under the lock.
 func ExampleClient_Do() {
 	client, stop := inMemory()
@@ -552,37 +524,6 @@ func Example_errors() {
 	// ctx ended; no key was left
 	// too few nodes answer: the error names them and their causes
 	// we are shutting down
-}
-
-// Without a quorum the error names each node and its own cause.
-func ExampleErrNoQuorum() {
-	d, err := redlocktest.Start(3)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer d.Close()
-	d.Node(1).Stop()
-	d.Node(2).Stop()
-	config := d.Config()
-	config.NodeTimeout = 5 * time.Second // because this test may run on a busy machine
-	client, err := redlock.New(context.Background(), config)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close(context.Background())
-
-	_, err = client.TryAcquire(context.Background(), "invoice:7", 10*time.Second)
-	fmt.Println(errors.Is(err, redlock.ErrNoQuorum), errors.Is(err, redlock.ErrNodeDown))
-	var undecided *redlock.UndecidedError
-	if errors.As(err, &undecided) {
-		for _, n := range undecided.Nodes {
-			fmt.Println(n.Node, n.Addr, errors.Is(n, redlock.ErrNodeDown))
-		}
-	}
-	// Output:
-	// true true
-	// 1 node1:6379 true
-	// 2 node2:6379 true
 }
 
 // Nodes returns what a health check needs.

@@ -177,20 +177,17 @@ func TestDoStartsNothingThatIsAlmostOver(t *testing.T) {
 	})
 }
 
+// DoValue returns what fn does, also beside an error; without the lock it
+// returns nothing.
 func TestDoValue(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		k := c.Fair("r")
-		seven := func(context.Context) (int, error) { return 7, nil }
-		got, err := DoValue(t.Context(), k, HoldOptions{}, seven)
-		require.NoError(t, err)
-		require.Equal(t, 7, got)
-
-		got, err = DoValue(t.Context(), k, HoldOptions{}, func(context.Context) (int, error) { return 8, errWork })
-		require.Equal(t, errWork, err, "fn's error is returned as it is")
-		require.Equal(t, 8, got)
-
-		got, err = DoValue(t.Context(), k, HoldOptions{TTL: time.Second}, func(ctx context.Context) (int, error) {
+		k := m.client(t, Config{}).Fair("r")
+		for want, err := range map[int]error{7: nil, 8: errWork} {
+			got, said := DoValue(t.Context(), k, HoldOptions{}, func(context.Context) (int, error) { return want, err })
+			require.Equal(t, err, said)
+			require.Equal(t, want, got)
+		}
+		got, err := DoValue(t.Context(), k, HoldOptions{TTL: time.Second}, func(ctx context.Context) (int, error) {
 			m.silence()
 			<-ctx.Done()
 			return 9, ctx.Err()
@@ -198,15 +195,12 @@ func TestDoValue(t *testing.T) {
 		require.ErrorIs(t, err, ErrLost)
 		require.Equal(t, 9, got)
 		m.recover()
-
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		got, err = DoValue(over, k, HoldOptions{}, seven)
+		got, err = DoValue(over, k, HoldOptions{}, func(context.Context) (int, error) { return 7, nil })
 		require.ErrorIs(t, err, context.Canceled)
-		require.Zero(t, got, "fn was not called")
-		require.PanicsWithValue(t, "redlock: "+noFunction, func() {
-			_, _ = DoValue[int](t.Context(), k, HoldOptions{}, nil)
-		})
+		require.Zero(t, got)
+		require.PanicsWithValue(t, "redlock: "+noFunction, func() { _, _ = DoValue[int](t.Context(), k, HoldOptions{}, nil) })
 	})
 }
 

@@ -141,14 +141,7 @@ func TestASuspendWhileWaitingForAHoldDelaysNobody(t *testing.T) {
 		held := mustAcquire(t, other, "r", time.Minute)
 		c, s := sleepyClient(t, m)
 		time.AfterFunc(time.Second, func() { s.slept.Store(int64(time.Minute)) })
-		got := make(chan *Hold, 1)
-		go func() {
-			h, err := c.Hold(context.Background(), "r", HoldOptions{TTL: holdTTL})
-			if err != nil {
-				t.Error(err)
-			}
-			got <- h
-		}()
+		got := holdsLater(t, c, HoldOptions{TTL: holdTTL})
 		time.Sleep(20 * ms)
 		w := waits(t.Context(), c, "r")
 		time.Sleep(2 * time.Second)

@@ -31,6 +31,17 @@ func waitsFor(ctx context.Context, c *Client, resource string, ttl time.Duration
 	return waitsIn(5*ms, func() (Lock, error) { return c.Acquire(ctx, resource, ttl) })
 }
 
+// holdsLater waits for a hold in a goroutine, and passes it on.
+func holdsLater(t *testing.T, c *Client, o HoldOptions) <-chan *Hold {
+	got := make(chan *Hold, 1)
+	go func() {
+		h, err := c.Hold(t.Context(), "r", o)
+		assert.NoError(t, err)
+		got <- h
+	}()
+	return got
+}
+
 // The next caller has the lock at once, with the same keys, and the former
 // holder's copies are of no use any more.
 func TestALockIsHandedOver(t *testing.T) {
@@ -83,12 +94,7 @@ func TestAHoldIsHandedOver(t *testing.T) {
 		h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second})
 		require.NoError(t, err)
 		copied := h.Current()
-		got := make(chan *Hold)
-		go func() {
-			h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 10 * time.Second, MaxHold: time.Minute})
-			assert.NoError(t, err)
-			got <- h
-		}()
+		got := holdsLater(t, c, HoldOptions{TTL: 10 * time.Second, MaxHold: time.Minute})
 		time.Sleep(300 * ms)
 		before := asked(m)
 		start := time.Now()
@@ -278,12 +284,7 @@ func TestARenewalInFlightIsNoValidity_R10(t *testing.T) {
 		h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 300 * ms})
 		require.NoError(t, err)
 		confirmed := h.Until()
-		got := make(chan *Hold)
-		go func() {
-			h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 300 * ms})
-			assert.NoError(t, err)
-			got <- h
-		}()
+		got := holdsLater(t, c, HoldOptions{TTL: 300 * ms})
 		before := calls(m, "EVALSHA")
 		for calls(m, "EVALSHA") == before { // executed, and not answered yet
 			time.Sleep(ms / 4)
@@ -496,12 +497,7 @@ func TestAHandedHoldIsRenewedForItsOwnTTL(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		lock := granted(t, c, "r", 10*time.Second)
-		got := make(chan *Hold)
-		go func() {
-			h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 15 * time.Second})
-			assert.NoError(t, err)
-			got <- h
-		}()
+		got := holdsLater(t, c, HoldOptions{TTL: 15 * time.Second})
 		time.Sleep(5 * ms)
 		require.NoError(t, lock.Release(t.Context()))
 		h := <-got
