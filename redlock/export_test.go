@@ -8,12 +8,6 @@ import (
 // ACLRights are the rights of the least privileged user.
 const ACLRights = aclRights
 
-// What a LostError says of nodes that gave no reason of their own.
-var (
-	ErrNoAnswerYet = errNoAnswerYet
-	ErrUpButTooFew = errNotAsked
-)
-
 // Sleeps makes the process of a client seem to have slept for as long as slept
 // returns, which is told whether the client keeps a hold.
 func Sleeps(c *Client, slept func(kept bool) time.Duration) {

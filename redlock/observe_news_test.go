@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -262,32 +260,11 @@ func TestNothingSecretIsLogged_R27(t *testing.T) {
 	})
 }
 
-// Names are words joined by "_", and every exported field has one: the test
-// finds a field that was added to a struct but not to its JSON form.
 func TestJSONNames(t *testing.T) {
-	for _, v := range []any{NodeStatus{}, NodeChange{}, Stats{}, CallCounts{}, multiplex.NodeCounts{}} {
-		kind := reflect.TypeOf(v)
-		full := reflect.New(kind).Elem()
-		exported := 0
-		for i := range kind.NumField() {
-			if kind.Field(i).IsExported() {
-				redistest.Fill(full.Field(i))
-				exported++
-			}
-		}
-		if kind == reflect.TypeFor[NodeStatus]() {
-			exported -= 3 // Server, which is not filled; Deaths and Sheds are in Counts
-		}
-		shown := full.Interface()
-		text, err := json.Marshal(shown)
-		require.NoError(t, err)
-		var names map[string]any
-		require.NoError(t, json.Unmarshal(text, &names))
-		require.Len(t, names, exported, "%s: %s", kind, text)
-		for name := range names {
-			require.Regexp(t, regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`), name, kind)
-		}
+	for _, v := range []any{NodeChange{}, Stats{}, CallCounts{}, multiplex.NodeCounts{}} {
+		redistest.JSONNames(t, v, 0)
 	}
+	redistest.JSONNames(t, NodeStatus{}, 3) // Server, which is not filled; Deaths and Sheds are in Counts
 }
 
 // A name says the unit of a number.
@@ -307,25 +284,13 @@ func TestJSONUnits(t *testing.T) {
 // No two resources, sockets or errors look the same that differ in a byte that
 // is no UTF-8.
 func TestJSONTellsNamesApartThatAreNotUTF8_R19(t *testing.T) {
-	for _, of := range []func(name string) any{
-		func(name string) any { return NodeStatus{Err: errors.New(name)} },
-		func(name string) any { return NodeChange{Err: errors.New(name)} },
-		func(name string) any {
-			node, err := conn.ParseURL("unix:///" + url.PathEscape(name))
-			require.NoError(t, err)
-			return NodeStatus{Addr: node.String()}
-		},
-	} {
-		all := make(map[string]bool)
-		names := []string{"caf\xe9", "caf\xe8", `caf\xe9`, "caf\ufffd"}
-		for _, name := range names {
-			text, err := json.Marshal(of(name))
-			require.NoError(t, err)
-			require.True(t, json.Valid(text))
-			all[string(text)] = true
-		}
-		require.Len(t, all, len(names), "%v", all)
-	}
+	redistest.JSONTellsApart(t, func(name string) any { return NodeStatus{Err: errors.New(name)} })
+	redistest.JSONTellsApart(t, func(name string) any { return NodeChange{Err: errors.New(name)} })
+	redistest.JSONTellsApart(t, func(name string) any {
+		node, err := conn.ParseURL("unix:///" + url.PathEscape(name))
+		require.NoError(t, err)
+		return NodeStatus{Addr: node.String()}
+	})
 }
 
 // A scribe keeps the text of each record, and what is wrong with its form.
