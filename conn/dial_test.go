@@ -87,17 +87,7 @@ func TestDialTLS(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{greet: c.greet, hangUp: true, conns: make([][]string, 1)}
-				network := redistest.NewNetwork() // buffered, which TLS needs
-				l := network.Listen(c.addr)
-				defer network.Close()
-				go func() {
-					for theirs, err := l.Accept(); err == nil; theirs, err = l.Accept() {
-						if c.server != nil {
-							theirs = tls.Server(theirs, c.server)
-						}
-						go s.serve(theirs, 0)
-					}
-				}()
+				network := served(t, c.addr, c.server, func(theirs net.Conn) { s.serve(theirs, 0) })
 				conn, err := Dial(context.Background(), Config{
 					Endpoint: Endpoint{Addr: c.addr, TLS: c.client}, NetDial: network.Dial,
 				})
@@ -148,42 +138,27 @@ func TestDialThatFailsClosesItsConnection_R28(t *testing.T) {
 	noHello := map[string]string{"HELLO": "-ERR unknown command 'HELLO'\r\n"}
 	for name, c := range map[string]struct {
 		cfg    Config
-		secure bool // the node speaks TLS
+		secure *tls.Config // of the node; nil without TLS
 		node   *script
 		dials  int32
 	}{
-		"no TLS":               {overTLS(certs.Client()), false, &script{greet: "-ERR max number of clients reached\r\n"}, 1},
-		"no TLS, and hung up":  {overTLS(certs.Client()), false, &script{greet: "HTTP/1.1 400 Bad Request\r\n\r\n", hangUp: true}, 1},
-		"unknown authority":    {overTLS(&tls.Config{}), true, &script{}, 1},
-		"silent instead of it": {overTLS(certs.Client()), false, &script{}, 1},
-		"refused over TLS":     {refusing(overTLS(certs.Client())), true, &script{}, 1},
-		"refused":              {refusing(Config{}), false, &script{}, 1},
-		"no RESP":              {Config{}, false, &script{greet: "HTTP/1.1 400 Bad Request\r\n\r\n"}, 1},
-		"silent":               {Config{}, false, &script{answers: map[string]string{"HELLO": ""}}, 1},
-		"a surplus byte":       {Config{}, false, &script{answers: map[string]string{"INFO memory": defaults["INFO memory"] + "+"}}, 1},
-		"RESP2, then refused":  {refusing(Config{}), false, &script{answers: noHello}, 2},
+		"no TLS":               {overTLS(certs.Client()), nil, &script{greet: "-ERR max number of clients reached\r\n"}, 1},
+		"no TLS, and hung up":  {overTLS(certs.Client()), nil, &script{greet: "HTTP/1.1 400 Bad Request\r\n\r\n", hangUp: true}, 1},
+		"unknown authority":    {overTLS(&tls.Config{}), certs.Server(), &script{}, 1},
+		"silent instead of it": {overTLS(certs.Client()), nil, &script{}, 1},
+		"refused over TLS":     {refusing(overTLS(certs.Client())), certs.Server(), &script{}, 1},
+		"refused":              {refusing(Config{}), nil, &script{}, 1},
+		"no RESP":              {Config{}, nil, &script{greet: "HTTP/1.1 400 Bad Request\r\n\r\n"}, 1},
+		"silent":               {Config{}, nil, &script{answers: map[string]string{"HELLO": ""}}, 1},
+		"a surplus byte":       {Config{}, nil, &script{answers: map[string]string{"INFO memory": defaults["INFO memory"] + "+"}}, 1},
+		"RESP2, then refused":  {refusing(Config{}), nil, &script{answers: noHello}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				network := redistest.NewNetwork()
-				l := network.Listen("node.test:1")
-				defer network.Close()
 				c.node.conns = make([][]string, 1)
-				go func() {
-					for theirs, err := l.Accept(); err == nil; theirs, err = l.Accept() {
-						if c.secure {
-							theirs = tls.Server(theirs, certs.Server())
-						}
-						go c.node.serve(theirs, 0)
-					}
-				}()
+				network := served(t, "node.test:1", c.secure, func(theirs net.Conn) { c.node.serve(theirs, 0) })
 				var dialed []*closings
-				c.cfg.Addr = "node.test:1"
-				c.cfg.NetDial = func(ctx context.Context, name, addr string) (net.Conn, error) {
-					nc, err := network.Dial(ctx, name, addr)
-					dialed = append(dialed, &closings{Conn: nc})
-					return dialed[len(dialed)-1], err
-				}
+				c.cfg.Addr, c.cfg.NetDial = "node.test:1", counted(network, &dialed)
 				_, err := Dial(t.Context(), c.cfg)
 				require.Error(t, err)
 				require.Len(t, dialed, int(c.dials))
@@ -208,21 +183,42 @@ func (c *closings) Close() error {
 	return c.Conn.Close()
 }
 
-// plaintext serves connections as a node without TLS does: it answers PING, and
-// takes anything else for the beginning of a line.
-func plaintext(l net.Listener) { greeting(l, "+PONG\r\n") }
-
-// greeting is plaintext with another answer to PING.
-func greeting(l net.Listener, pong string) {
-	for nc, err := l.Accept(); err == nil; nc, err = l.Accept() {
-		go func() {
-			defer nc.Close()
-			first := make([]byte, 64)
-			if n, _ := nc.Read(first); n > 0 && first[0] == 'P' {
-				_, _ = io.WriteString(nc, pong)
+// served returns a network, buffered as TLS needs it, with one address whose
+// connections are served over TLS if there is a config.
+func served(t *testing.T, addr string, config *tls.Config, serve func(net.Conn)) *redistest.Network {
+	network := redistest.NewNetwork()
+	t.Cleanup(func() { _ = network.Close() })
+	l := network.Listen(addr)
+	go func() {
+		for theirs, err := l.Accept(); err == nil; theirs, err = l.Accept() {
+			if config != nil {
+				theirs = tls.Server(theirs, config)
 			}
-			_, _ = io.Copy(io.Discard, nc)
-		}()
+			go serve(theirs)
+		}
+	}()
+	return network
+}
+
+// counted is a NetDial that notes its connections.
+func counted(network *redistest.Network, dialed *[]*closings) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, name, addr string) (net.Conn, error) {
+		nc, err := network.Dial(ctx, name, addr)
+		*dialed = append(*dialed, &closings{Conn: nc})
+		return (*dialed)[len(*dialed)-1], err
+	}
+}
+
+// pongs serves a connection as a node without TLS does: it answers PING, and
+// takes anything else for the beginning of a line.
+func pongs(pong string) func(net.Conn) {
+	return func(nc net.Conn) {
+		defer nc.Close()
+		first := make([]byte, 64)
+		if n, _ := nc.Read(first); n > 0 && first[0] == 'P' {
+			_, _ = io.WriteString(nc, pong)
+		}
+		_, _ = io.Copy(io.Discard, nc)
 	}
 }
 
@@ -231,18 +227,10 @@ func greeting(l net.Listener, pong string) {
 func TestPlaintextIsTestedOnAConnectionThatIsClosed_R21_R28(t *testing.T) {
 	certs := newCertificates(t)
 	synctest.Test(t, func(t *testing.T) {
-		network := redistest.NewNetwork()
-		defer network.Close()
-		go plaintext(network.Listen("node.test:1"))
+		network := served(t, "node.test:1", nil, pongs("+PONG\r\n"))
 		config := certs.Client()
 		var dialed []*closings
-		cfg := Config{Endpoint: Endpoint{Addr: "node.test:1", TLS: config}}
-		cfg.NetDial = func(ctx context.Context, name, addr string) (net.Conn, error) {
-			nc, err := network.Dial(ctx, name, addr)
-			dialed = append(dialed, &closings{Conn: nc})
-			return dialed[len(dialed)-1], err
-		}
-		_, err := Dial(t.Context(), cfg)
+		_, err := Dial(t.Context(), Config{Endpoint: Endpoint{Addr: "node.test:1", TLS: config}, NetDial: counted(network, &dialed)})
 		require.ErrorIs(t, err, errPlaintext)
 		require.Empty(t, config.ServerName)
 		synctest.Wait()
@@ -262,9 +250,7 @@ func TestWhatAnswersPlaintext_R21(t *testing.T) {
 		"HTTP/1.1 400 Bad Request\r\n": false, "$4\r\nPONG\r\n": false, "": false,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			network := redistest.NewNetwork()
-			defer network.Close()
-			go greeting(network.Listen("node.test:1"), answer)
+			network := served(t, "node.test:1", nil, pongs(answer))
 			_, err := Dial(t.Context(), Config{Endpoint: Endpoint{Addr: "node.test:1", TLS: certs.Client()}, NetDial: network.Dial})
 			require.Error(t, err)
 			require.Equal(t, is, errors.Is(err, errPlaintext), "%q: %v", answer, err)
@@ -277,9 +263,7 @@ func TestWhatAnswersPlaintext_R21(t *testing.T) {
 func TestDialWaitsForItsTestForPlaintext_R28(t *testing.T) {
 	certs := newCertificates(t)
 	synctest.Test(t, func(t *testing.T) {
-		network := redistest.NewNetwork()
-		defer network.Close()
-		go plaintext(network.Listen("node.test:1"))
+		network := served(t, "node.test:1", nil, pongs("+PONG\r\n"))
 		var running, calls atomic.Int32
 		cfg := Config{Endpoint: Endpoint{Addr: "node.test:1", TLS: certs.Client(), DialTimeout: tlsPatience + 100*time.Millisecond}}
 		cfg.NetDial = func(ctx context.Context, name, addr string) (net.Conn, error) {

@@ -2,10 +2,8 @@ package conn
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,13 +17,7 @@ import (
 // start starts a real server, or skips the test if there is none.
 func start(t testing.TB, opts redistest.Options) *redistest.Server {
 	t.Helper()
-	s, err := redistest.Start(opts)
-	if errors.Is(err, redistest.ErrNoServer) && os.Getenv("REDMUX_REQUIRE_SERVERS") != "1" {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	t.Cleanup(func() { s.Close() })
-	return s
+	return redistest.Servers(t, 1, func(o *redistest.Options) { *o = opts })[0]
 }
 
 // connect dials a URL.
