@@ -131,86 +131,6 @@ func TestUptimeCounts_R29(t *testing.T) {
 	}
 }
 
-// Two clients whose sets overlap or have another size, in either order and at
-// the same time: at most one of them counts, and the other ends Acquire at once
-// with an error that names both sides (R30, R31).
-func TestOverlappingSets_R30(t *testing.T) {
-	for name, sets := range map[string][2][]int{
-		"ABC, CDE":     {{0, 1, 2}, {2, 3, 4}},
-		"ABC, ABCDE":   {{0, 1, 2}, {0, 1, 2, 3, 4}},
-		"ABCDE, ABC":   {{0, 1, 2, 3, 4}, {0, 1, 2}},
-		"one of three": {{0, 1, 2}, {1}},
-	} {
-		for _, together := range []bool{false, true} {
-			t.Run(name, func(t *testing.T) {
-				simulated(t, 5, func(t *testing.T, m *memory) {
-					time.Sleep(time.Minute)
-					var all [2]*Client
-					var errs [2]error
-					open := func(i int) {
-						all[i] = m.client(t, m.set(sets[i]...))
-					}
-					for i := range all {
-						open(i)
-						if !together {
-							mustAcquireFirst(t, all[0])
-						}
-					}
-					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-					defer cancel()
-					start := time.Now()
-					for i, c := range all {
-						_, errs[i] = c.Acquire(ctx, "r", 10*time.Second)
-					}
-					won := 0
-					for i, err := range errs {
-						if err == nil {
-							won++
-							continue
-						}
-						t.Log(i, time.Since(start), err)
-						require.ErrorIs(t, err, ErrNoQuorum)
-						require.ErrorIs(t, err, ErrDeployment)
-						require.NotErrorIs(t, err, context.DeadlineExceeded, "it is no use to wait")
-						require.Regexp(t, "deployment [0-9a-f]{32} of . nodes", err.Error())
-						require.Regexp(t, "this client has|belongs to no deployment|belongs to deployment .* and node . ", err.Error(), "the other side")
-					}
-					require.Equal(t, 1, won)
-				})
-			})
-		}
-	}
-}
-
-func mustAcquireFirst(t *testing.T, c *Client) {
-	t.Helper()
-	if c != nil {
-		lock := mustAcquire(t, c, "first", time.Second)
-		require.NoError(t, lock.Release(t.Context()))
-	}
-}
-
-// Acquire waits where the set may yet be opened, and says why (R31).
-func TestAcquireWaitsForTheOpening_R30_R31(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		time.Sleep(time.Minute)
-		m.link(2).Refuse(true)
-		log := &records{}
-		c := m.client(t, Config{MaxTTL: DefaultMaxTTL, Logger: slog.New(log)})
-		_, err := c.TryAcquire(t.Context(), "r", time.Second)
-		require.ErrorIs(t, err, ErrUnopened)
-		require.Contains(t, err.Error(), "missing: node 2 ("+m.addr(2)+")")
-		w := waits(t.Context(), c, "r")
-		time.Sleep(5 * time.Second)
-		require.True(t, slices.ContainsFunc(log.take(), func(r map[string]string) bool {
-			return strings.Contains(r["msg"], "waiting, since too few nodes count") && strings.Contains(r["error"], m.addr(2))
-		}))
-		m.link(2).Refuse(false)
-		<-w.done
-		require.NoError(t, w.err)
-	})
-}
-
 // A client with another MaxTTL is refused, and does not write its own into a
 // node that comes back empty (R23).
 func TestAnotherMaxTTLAdoptsNothing_R30(t *testing.T) {
@@ -401,31 +321,6 @@ func TestRightsAreTheSameEverywhere_R22(t *testing.T) {
 	require.True(t, found, "there is no rule")
 	rule, _, _ = strings.Cut(rule, "```")
 	require.Equal(t, strings.Fields(aclRights), strings.Fields(rule))
-}
-
-// A user of an older rule, without client|info: a client tries that once, and
-// not again when it reconnects (R22).
-func TestWhatTheUserMayNotDoIsTriedOnce_R22(t *testing.T) {
-	server := redistest.Servers(t, 1, redistest.OverTCP)[0]
-	user := append([]string{"ACL", "SETUSER", "locker", "on", ">hunter2", "~lock:*"}, strings.Fields(aclRights)...)
-	_, err := server.Do(append(user, "-client|info")...)
-	require.NoError(t, err)
-	c, err := New(t.Context(), Config{
-		Nodes: Nodes("redis://" + server.TCPAddr()), Username: "locker", Password: "hunter2", Prefix: "lock:", Forgetful: true,
-	})
-	require.NoError(t, err)
-	defer closeNow(t, c)
-	for range 3 {
-		require.NoError(t, c.Ready(t.Context()))
-		before := c.Nodes()[0].Connects
-		_, err = server.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-		require.NoError(t, err)
-		require.Eventually(t, func() bool { return c.Nodes()[0].Connects > before && c.Nodes()[0].State == NodeUp }, 10*time.Second, ms)
-	}
-	log, err := server.Do("ACL", "LOG")
-	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(fmt.Sprint(log), "object client|info"), "%v", log)
-	require.Contains(t, fmt.Sprint(log), "[count 1 reason command context toplevel object client|info", "%v", log)
 }
 
 // A master that was a replica for a moment has forgotten locks. A client that

@@ -186,14 +186,3 @@ func clocks(start time.Time, mono, wall time.Duration) time.Time {
 	(*layout)(unsafe.Pointer(&t)).ext += int64(mono - wall)
 	return t
 }
-
-func TestClocks(t *testing.T) {
-	start := time.Now()
-	for _, c := range []struct{ mono, wall time.Duration }{
-		{0, 0}, {time.Second, time.Second}, {5 * ms, time.Hour}, {time.Hour, -time.Hour}, {0, time.Nanosecond},
-	} {
-		now := clocks(start, c.mono, c.wall)
-		require.Equal(t, c.mono, now.Sub(start), "%+v", c)
-		require.Equal(t, c.wall, now.Round(0).Sub(start.Round(0)), "%+v", c)
-	}
-}

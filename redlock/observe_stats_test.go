@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -108,33 +107,6 @@ func TestStatsCountRenewals_R13(t *testing.T) {
 		require.Greater(t, failed.NoQuorum, uint64(3), "tried again and again")
 		require.Equal(t, CallCounts{NoQuorum: failed.NoQuorum}, failed)
 	})
-}
-
-// With real servers callers poll for themselves, and the counters of a node add
-// up to its commands.
-func TestStatsOfRealServers(t *testing.T) {
-	servers := redistest.Servers(t, 3, redistest.OverTCP)
-	for _, is := range []bool{false, true} {
-		c := realClient(t, servers, portable(is))
-		const pairs = 50
-		for i := range pairs {
-			lock := mustAcquire(t, c, fmt.Sprint("stats:", i), time.Minute)
-			require.NoError(t, lock.Release(context.Background()))
-		}
-		s := c.Stats()
-		require.Equal(t, CallCounts{Granted: pairs}, s.Attempts)
-		require.Equal(t, CallCounts{Granted: pairs}, s.Releases)
-		require.EqualValues(t, pairs, s.Quorum.Total())
-		require.Positive(t, s.Quorum.Quantile(0.99))
-		require.LessOrEqual(t, s.Quorum.Quantile(0.5), s.Quorum.Quantile(0.99))
-		for i := range servers {
-			require.Eventually(t, func() bool { // replies that are not awaited are read soon
-				n := c.Nodes()[i]
-				require.Equal(t, s.Polling, n.Polled)
-				return n.Counts.Granted+n.Counts.Late == 2*pairs
-			}, 15*time.Second, ms, "%+v", c.Nodes()[i])
-		}
-	}
 }
 
 // Holds, losses and waits are counted, and outcomes have one vocabulary: that

@@ -164,28 +164,6 @@ func TestRefuse(t *testing.T) {
 	})
 }
 
-// A whole day, in some hundred milliseconds: a process dies and leaves its lock
-// to the TTL, and another, started in the night, waits for it.
-func TestAWholeDay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := redlocktest.New(t, 5, redlocktest.MaxTTL(24*time.Hour))
-		begun := time.Now()
-		morning := d.Client(t)
-		_, err := morning.Acquire(t.Context(), "r", 24*time.Hour)
-		require.NoError(t, err)
-		require.NoError(t, morning.Close(t.Context()))
-
-		time.Sleep(24*time.Hour - 5*time.Minute)
-		d.Node(3).RestartEmpty()
-		night := d.Client(t)
-		_, err = night.TryAcquire(t.Context(), "r", time.Minute)
-		require.ErrorIs(t, err, redlock.ErrHeld)
-		_, err = night.Acquire(t.Context(), "r", time.Minute)
-		require.NoError(t, err)
-		require.InDelta(t, 24*time.Hour, time.Since(begun), float64(5*time.Second))
-	})
-}
-
 // A password is asked for, and shown by no URL and no exported type (R27).
 func TestPasswordIsAskedForAndShownNowhere_R27(t *testing.T) {
 	const password = "hunter2!hunter2!"

@@ -79,35 +79,6 @@ func (r *campaign) retire() error {
 	return <-r.err
 }
 
-// One candidate leads at a time. Another leads as soon as the first retires,
-// and the terms rise.
-func TestElection(t *testing.T) {
-	simulated(t, 5, func(t *testing.T, m *memory) {
-		a := stand(t, candidate(t, m, "a"), Options{}, nil)
-		time.Sleep(10 * ms)
-		require.True(t, a.IsLeader())
-		b := stand(t, candidate(t, m, "b"), Options{}, nil)
-		for range 20 {
-			time.Sleep(time.Second)
-			require.True(t, a.IsLeader())
-			require.False(t, b.IsLeader())
-		}
-		require.ErrorIs(t, b.StepDown(t.Context()), ErrNotLeader)
-		err := a.retire()
-		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorContains(t, err, `redlock: "e": `)
-		require.False(t, a.IsLeader())
-		time.Sleep(20 * ms)
-		require.True(t, b.IsLeader())
-		require.Len(t, a.terms.all(), 1)
-		require.Len(t, b.terms.all(), 1)
-		require.Greater(t, b.terms.all()[0], a.terms.all()[0])
-		require.NotZero(t, a.terms.all()[0])
-		require.ErrorIs(t, b.retire(), context.Canceled)
-		require.Equal(t, []error{context.Canceled}, b.causes.all())
-	})
-}
-
 // Run ends with the function, if that ends by itself: its error and that of the
 // release are returned as Do returns them.
 func TestElectionEndsWithItsFunction(t *testing.T) {
