@@ -3,6 +3,7 @@ package conn
 import (
 	"bytes"
 	"errors"
+	"unicode"
 
 	"github.com/redmux/redmux/resp"
 )
@@ -148,5 +149,5 @@ var unavailable = [][]byte{
 // prefixed reports whether the first word of an error is a prefix, as NOPERM
 // is.
 func prefixed(word []byte) bool {
-	return len(word) > 0 && word[0] >= 'A' && word[0] <= 'Z' && bytes.Equal(word, bytes.ToUpper(word))
+	return len(word) > 0 && word[0] >= 'A' && word[0] <= 'Z' && !bytes.ContainsFunc(word, unicode.IsLower)
 }

@@ -68,6 +68,9 @@ func TestClassOf(t *testing.T) {
 	} {
 		v := value(t, wire)
 		assert.Equal(t, want, ClassOf(v), wire)
+		if !redistest.Raceful {
+			assert.Zero(t, testing.AllocsPerRun(10, func() { ClassOf(v) }), wire)
+		}
 		if v.IsError() {
 			assert.Equal(t, want, ErrorClass(fmt.Errorf("x: %w", serverError(v, secrets{}))), wire)
 		}
