@@ -28,6 +28,15 @@ func (g *Group) Claim(ctx context.Context, kind *ClaimKind, c *Claim) (Receipt, 
 	return p.receipt, err
 }
 
+// DelayClose adds to the number of callers that Close waits for before it ends
+// the connections, for at most a second. These are callers with a claim,
+// perhaps, that have not decided yet about undoing it. Each call with 1 must be
+// followed by one with -1.
+func (g *Group) DelayClose(callers int64) {
+	g.made()
+	g.life.claims.Add(callers)
+}
+
 // undo queues the release that undoes a claim.
 func (g *Group) undo(kind *ReleaseKind, c *Claim, receipt Receipt) {
 	room := g.undos.Get()
@@ -154,6 +163,24 @@ func (g *Group) enter(ctx context.Context, v *verb, cmd *Command, posting Postin
 	receipt := Receipt{Sent: g.live, Pos: g.log.head, Doubted: g.members.Doubted & g.live}
 	lead := g.admitLocked(ctx, r, v, cmd, byLog+byCaller)
 	return place{r, receipt, lead}, nil
+}
+
+// neededLocked returns the nodes from which a command can get a quorum. An
+// extension of an older key may count on a quarantined node (see round.void).
+// It may not in a client without a deployment that is clearly its own.
+func (g *Group) neededLocked(v *verb) Set {
+	if v.claims || g.members.Rivals {
+		return g.live &^ g.voidLocked(v)
+	}
+	return g.live
+}
+
+// voidLocked returns the nodes whose grants of a claim do not count.
+func (g *Group) voidLocked(v *verb) Set {
+	if v.numbered {
+		return g.members.Doubted | g.members.Floorless
+	}
+	return g.members.Doubted
 }
 
 // enterOpen is enter for a claim or an extension that a caller waits for. If

@@ -45,15 +45,6 @@ func (g *Group) Refuse() {
 	g.mu.Unlock()
 }
 
-// DelayClose adds to the number of callers that Close waits for before it ends
-// the connections, for at most a second. These are callers with a claim,
-// perhaps, that have not decided yet about undoing it. Each call with 1 must be
-// followed by one with -1.
-func (g *Group) DelayClose(callers int64) {
-	g.made()
-	g.life.claims.Add(callers)
-}
-
 // Done returns a channel that Close closes.
 func (g *Group) Done() <-chan struct{} {
 	g.made()

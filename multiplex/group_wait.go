@@ -34,15 +34,9 @@ func (g *Group) WaitUp(ctx context.Context) error {
 // not up. Its errors are those of Ready.
 func (g *Group) WaitSettled(ctx context.Context, within time.Duration) error {
 	return g.waitUntil(ctx, func() bool {
-		return g.countingLocked().Len() >= g.quorum || !g.unsettledLocked(within)
+		soon, known := g.members.Soon(within, g.now())
+		return g.countingLocked().Len() >= g.quorum || known && soon.Len() < g.quorum
 	})
-}
-
-// unsettledLocked reports whether a quorum will count within the given time, or
-// the counting nodes are not known yet.
-func (g *Group) unsettledLocked(within time.Duration) bool {
-	soon, known := g.members.Soon(within, g.now())
-	return !known || soon.Len() >= g.quorum
 }
 
 // WaitTried blocks until each node is up or has failed once. Its errors are
@@ -99,24 +93,6 @@ func (g *Group) absentLocked(counting Set) error {
 		}
 	}
 	return e
-}
-
-// neededLocked returns the nodes from which a command can get a quorum. An
-// extension of an older key may count on a quarantined node (see round.void).
-// It may not in a client without a deployment that is clearly its own.
-func (g *Group) neededLocked(v *verb) Set {
-	if v.claims || g.members.Rivals {
-		return g.live &^ g.voidLocked(v)
-	}
-	return g.live
-}
-
-// voidLocked returns the nodes whose grants of a claim do not count.
-func (g *Group) voidLocked(v *verb) Set {
-	if v.numbered {
-		return g.members.Doubted | g.members.Floorless
-	}
-	return g.members.Doubted
 }
 
 // errReturning means that too few nodes are up for a quorum now, and perhaps

@@ -144,7 +144,9 @@ func (l *broadcast) swap() []byte {
 // recycle takes back the buffer of a batch that was written, or copied
 // elsewhere.
 func (l *broadcast) recycle(batch []byte) {
-	spoil(batch)
+	if poisoning {
+		spoil(batch)
+	}
 	if cap(batch) <= keepBatch {
 		l.spare = batch[:0]
 	}

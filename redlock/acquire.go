@@ -69,7 +69,8 @@ func (c *Client) attempt(ctx context.Context, lock *Lock) error {
 	case refusal != nil && refusal.Bare:
 		err = ErrHeld
 	case refusal != nil:
-		err = newHeldError(refusal)
+		f := refusal
+		err = &HeldError{Resource: f.Resource, Owner: f.Owner, Place: f.Place, Admitted: f.Admitted, key: f.Key, soon: f.Soon}
 	}
 	if err != nil {
 		*lock = Lock{}

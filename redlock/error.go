@@ -8,7 +8,6 @@ import (
 
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/multiplex"
-	"github.com/redmux/redmux/redlock/internal/kind"
 )
 
 // Outcomes of an attempt, an extension or a release besides success (R12). Test
@@ -236,10 +235,6 @@ type HeldError struct {
 
 	key  string        // which the nodes push about; "": that of the resource
 	soon time.Duration // after which to try again at the latest, or 0
-}
-
-func newHeldError(r *kind.Refusal) *HeldError {
-	return &HeldError{Resource: r.Resource, Owner: r.Owner, Place: r.Place, Admitted: r.Admitted, key: r.Key, soon: r.Soon}
 }
 
 // Error says what is held, and by which client.

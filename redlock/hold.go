@@ -110,7 +110,10 @@ func (c *Client) hold(
 // abandon releases a lock without a caller (R7), and then calls the next
 // waiting caller of this client: its SET stands behind the release.
 func (c *Client) abandon(lock Lock) {
-	c.tellRelease(&lock)
+	r := newRounds(&lock)
+	defer r.recycle()
+	kind, command := r.release()
+	c.group.Tell(kind, &command)
 	c.released(&lock)
 }
 

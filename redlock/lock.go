@@ -211,7 +211,8 @@ func (c *Client) giveBack(
 	c.rivals.released(l)
 	kind.Freed(l.kind, &l.grant)
 	if c.awaited(l) {
-		err = c.group.HandOver(ctx, as, command, c.handover(*l))
+		lock := *l // on the heap only here
+		err = c.group.HandOver(ctx, as, command, func() { c.released(&lock) })
 	} else {
 		err = c.group.Release(ctx, as, command)
 	}
@@ -219,14 +220,6 @@ func (c *Client) giveBack(
 		return nil
 	}
 	return c.failed(ctx, translate(err, ErrNotHeld), nil)
-}
-
-// tellRelease queues the release of a lock without a caller (R7).
-func (c *Client) tellRelease(l *Lock) {
-	r := newRounds(l)
-	defer r.recycle()
-	kind, command := r.release()
-	c.group.Tell(kind, &command)
 }
 
 // Adopt returns a Lock acquired, or last extended, and handed over by another

@@ -32,8 +32,8 @@ func (c *Client) Lock(resource string) Locker {
 func (l Locker) TryAcquire(ctx context.Context, ttl time.Duration) (Lock, error) {
 	lock := l.client.wanted(l.kind, l.name, ttl)
 	err := l.client.try(ctx, 1, &lock)
-	if err == ErrHeld {
-		return lock, err // which allocates nothing (R12)
+	if err == nil || err == ErrHeld {
+		return lock, err // without an allocation (R12)
 	}
 	return lock, named(l.name, err)
 }

@@ -56,8 +56,8 @@ func prelude(config *Config, kinds *kind.Kinds) (steps []conn.Step) {
 		steps = append(steps, tryClaimForm(kinds, "redlock:trial:"+rand.Text())...)
 	}
 	require := func(name string, command []byte, check func(resp.Value) error) {
-		step := conn.Step{Command: command, Check: check, Optional: config.Allow.MissingPermissions}
-		steps = append(steps, explain(step, name))
+		step := conn.Step{Name: name, Command: command, Check: permitted(name, check), Optional: config.Allow.MissingPermissions}
+		steps = append(steps, step)
 	}
 	for _, s := range wire.Scripts(config.Fenced) {
 		require("SCRIPT LOAD", s.Load(), s.Loaded)
@@ -110,12 +110,6 @@ func tryClaimForm(kinds *kind.Kinds, resource string) (steps []conn.Step) {
 
 // trialTTL is the life of a key that only a trial sets.
 const trialTTL = time.Second
-
-// explain makes a required step say which permission the user lacks (R22).
-func explain(step conn.Step, name string) conn.Step {
-	step.Name, step.Check = name, permitted(name, step.Check)
-	return step
-}
 
 // remarks returns a warning about commands refused in the prelude. Locks need
 // them.

@@ -204,14 +204,16 @@ func (w *waiter) lookOut(ctx context.Context) error {
 	c := w.client
 	s := w.seat
 	if w.queue.local > 0 {
-		return w.awaitLocal(ctx)
+		_, err := w.doze(ctx, min(fallback(), w.queue.local+afterExpiry()), nil)
+		return err
 	}
 	last := c.queues.lastOf(w.queue)
 	w.mustAskAgain(last)
 	pause := w.pause(rand.Float64())
 	w.compete()
 	if c.config.Retry.Tries > 0 || !isHeld(last) || !w.ask(keyInTheWay(last, &w.request)) {
-		_, err := w.doze(ctx, w.inTime(pause), nil)
+		// A higher Config.Retry.MinDelay counts all the same.
+		_, err := w.doze(ctx, min(pause, max(w.bound(pause), c.config.Retry.MinDelay)), nil)
 		return err
 	}
 	defer s.lookout.Rest()
@@ -279,22 +281,15 @@ func (w *waiter) awaitPush(ctx context.Context) (reason, error) {
 	return w.doze(ctx, w.bound(limit), s.lookout.Signal())
 }
 
-// awaitLocal waits for a holder from this queue: for its release or hand-over,
-// or for the certain expiry of the lock.
-func (w *waiter) awaitLocal(ctx context.Context) error {
-	_, err := w.doze(ctx, min(fallback(), w.queue.local+afterExpiry()), nil)
-	return err
-}
-
-// pause returns the time to the next attempt after the failed ones. random is
-// uniform in [0, 1), or 1 for the longest.
+// pause returns the time to the next attempt after the failed ones (R11).
+// random is uniform in [0, 1), or 1 for the longest.
 func (w *waiter) pause(random float64) time.Duration {
 	c, s := w.client, w.seat
 	usual := time.Duration(c.quorumTime.Load())
 	if usual == 0 {
 		usual = s.spent // this client has not had a quorum yet
 	}
-	return c.config.retryDelay(max(1, s.fails), usual, random)
+	return pure.RetryDelay(max(1, s.fails), usual, c.config.Retry.MinDelay, c.config.Retry.MaxDelay, random)
 }
 
 // mustAskAgain notes the latest time for the next attempt, after one from
@@ -315,13 +310,6 @@ func (w *waiter) bound(d time.Duration) time.Duration {
 		return d
 	}
 	return min(d, time.Until(w.retryBy))
-}
-
-// inTime bounds the delay of a caller without news. A higher
-// Config.Retry.MinDelay counts all the same.
-func (w *waiter) inTime(delay time.Duration) time.Duration {
-	c := w.client
-	return min(delay, max(w.bound(delay), c.config.Retry.MinDelay))
 }
 
 func fallback() time.Duration {
@@ -362,12 +350,6 @@ func (w *waiter) doze(ctx context.Context, d time.Duration, signal <-chan struct
 	case <-c.over(ctx):
 		return timeUp, ErrClosed
 	}
-}
-
-// retryDelay returns the delay after the given number of failed attempts (R11).
-// random is uniform in [0, 1).
-func (config *Config) retryDelay(failed int, usual time.Duration, random float64) time.Duration {
-	return pure.RetryDelay(failed, usual, config.Retry.MinDelay, config.Retry.MaxDelay, random)
 }
 
 // triesAgain reports whether Acquire retries after an error.

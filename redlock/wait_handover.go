@@ -212,12 +212,3 @@ func (w *waiter) handedOver(ctx context.Context, lock Lock, start time.Time, try
 		trace(ctx, done, CallInfo{Resource: w.name, TTL: w.ttl, Tries: try, HandedOver: true, Start: start, Validity: lock.Validity()})
 	}
 }
-
-// passOn gives an unwanted lock to the next caller, or releases it at the nodes
-// (R7).
-func (c *Client) passOn(b *baton) {
-	if !c.pass(b, tenureHanded) {
-		c.abandon(b.lock)
-	}
-	c.group.DelayClose(-1)
-}

@@ -179,9 +179,14 @@ func (q *queue) unseatLocked(w *waiter) {
 // becomes the head. A lock handed to the caller and not taken is passed on.
 func (w *waiter) leave() {
 	c := w.client
-	if b := c.queues.remove(w); b != nil {
-		c.passOn(b)
+	b := c.queues.remove(w)
+	if b == nil {
+		return
 	}
+	if !c.pass(b, tenureHanded) {
+		c.abandon(b.lock) // at the nodes (R7)
+	}
+	c.group.DelayClose(-1)
 }
 
 // remove removes a caller from its queue. It returns the lock handed to it and
@@ -269,12 +274,6 @@ func (c *Client) released(l *Lock) {
 
 // key returns the key of the queue for locks like this.
 func (l *Lock) key() kind.Key { return l.kind.Key(l.grant.Name) }
-
-// handover returns the function for a release of this client to call once it is
-// queued.
-func (c *Client) handover(l Lock) func() {
-	return func() { c.released(&l) }
-}
 
 // callHeadLocked calls the head for its turn, or for an attempt that is due.
 // The caller must hold the mutex of the queues.

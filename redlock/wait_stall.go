@@ -91,14 +91,8 @@ func (c *Client) impatient(p *patience, err error) error {
 	due, covered := c.stalls.due(now)
 	p.reported = due || covered
 	if due {
-		c.reportStall(missing, now.Sub(p.begun))
+		c.warn("redlock: waiting, since too few nodes count", timeAttr("waited", now.Sub(p.begun)), slog.Int("nodes", nodes),
+			slog.Int("quorum", multiplex.Quorum(nodes)), slog.Int("missing", len(missing.Nodes)), errorAttr(missing))
 	}
 	return nil
-}
-
-// reportStall reports to the log why calls wait.
-func (c *Client) reportStall(missing *multiplex.UndecidedError, waited time.Duration) {
-	nodes := len(c.config.Nodes)
-	c.warn("redlock: waiting, since too few nodes count", timeAttr("waited", waited), slog.Int("nodes", nodes),
-		slog.Int("quorum", multiplex.Quorum(nodes)), slog.Int("missing", len(missing.Nodes)), errorAttr(missing))
 }

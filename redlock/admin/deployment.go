@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,7 +100,7 @@ func (o *opening) wait(ctx context.Context) (Deployment, error) {
 			}
 			told = true
 		}
-		if !o.anyDown() {
+		if !slices.ContainsFunc(o.client.Nodes(), func(n redlock.NodeStatus) bool { return n.State != redlock.NodeUp }) {
 			up = now
 		}
 		switch {
@@ -111,15 +112,6 @@ func (o *opening) wait(ctx context.Context) (Deployment, error) {
 			return Deployment{}, o.error()
 		}
 	}
-}
-
-func (o *opening) anyDown() bool {
-	for _, n := range o.client.Nodes() {
-		if n.State != redlock.NodeUp {
-			return true
-		}
-	}
-	return false
 }
 
 // An InitError is returned by Init if a deployment cannot be opened. By
