@@ -332,9 +332,13 @@ func (d *Deployment) Rivals() (node, other int, ok bool) {
 			return i, first, true
 		}
 	}
+	if first < 0 {
+		return 0, 0, false
+	}
 	for i := range d.nodes {
-		opening := d.nodes[i].seen.Opening
-		if first >= 0 && opening.Stage == Locked && opening.Identity != d.identity(first) && !d.replaces(opening.Identity) {
+		switch opening := d.nodes[i].seen.Opening; {
+		case opening.Stage != Locked, opening.Identity == d.identity(first), d.replaces(opening.Identity):
+		default:
 			return i, first, true
 		}
 	}

@@ -309,8 +309,12 @@ func (d *Deployment) adopt(now time.Duration) Order {
 
 // agrees reports whether a node's seal, if any, has this client's MaxTTL.
 func (d *Deployment) agrees(node int) bool {
-	s := d.nodes[node].seen.Seal
-	return d.MaxTTL == 0 || s.Identity == (Identity{}) || s.MaxTTL == 0 || s.MaxTTL == d.MaxTTL
+	switch s := d.nodes[node].seen.Seal; {
+	case d.MaxTTL == 0, s.MaxTTL == 0, s.Identity == (Identity{}):
+		return true
+	default:
+		return s.MaxTTL == d.MaxTTL
+	}
 }
 
 // revive ends an opening left by a client at its death. If every node is locked

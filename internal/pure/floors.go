@@ -117,7 +117,8 @@ func (f *Floors) Common() int64 {
 // with none in it, that must wait for something else.
 func (f *Floors) Due(node int) (floor int64, again uint16, ok bool) {
 	n := &f.nodes[node]
-	if n.Proof == "" || n.busy || f.Sealed(node) || f.Beyond(node) {
+	switch {
+	case n.Proof == "", n.busy, f.Sealed(node), f.Beyond(node):
 		return 0, 0, false
 	}
 	floor = n.Record.High() // what it remembers does no harm

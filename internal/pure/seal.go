@@ -263,9 +263,9 @@ func (o Opening) String() string { return openingHead + o.Stage.String() + " " +
 // ParseOpening parses an opening. It accepts only what String returns.
 func ParseOpening(text string) (Opening, error) {
 	for _, stage := range [...]Stage{Proposed, Locked} {
-		who, rest, err := parseIdentity(text, openingHead+stage.String()+" ")
-		if err == nil && rest == "" && !strings.HasSuffix(text, " ") {
-			return Opening{stage, who}, nil
+		who, _, err := parseIdentity(text, openingHead+stage.String()+" ")
+		if o := (Opening{stage, who}); err == nil && o.String() == text {
+			return o, nil
 		}
 	}
 	return Opening{}, errSeal

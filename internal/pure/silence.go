@@ -135,7 +135,13 @@ func (s *Silence) holdsUp(u *Unanswered, now time.Duration) bool {
 		s.usual = u.ReplyTime
 	}
 	full := u.Waiting >= u.MaxPending/4*3 && u.Lag >= max(u.MaxPending/2, lagLeast)
-	return (full || u.Lag >= LagCostly && s.overdue(u, now)) && s.excused < now
+	switch {
+	case s.excused >= now:
+		return false
+	case full:
+		return true
+	}
+	return u.Lag >= LagCostly && s.overdue(u, now)
 }
 
 // overdue reports whether the oldest command has waited much longer than this
