@@ -149,7 +149,7 @@ func TestAClosedClientRefusesEverything_R28(t *testing.T) {
 			require.NoError(t, c.Close(context.Background()))
 			require.Equal(t, ErrClosed, c.Ready(context.Background()))
 		}
-		require.Equal(t, "stopped", c.Nodes()[2].State)
+		require.Equal(t, multiplex.Stopped, c.Nodes()[2].State)
 		time.Sleep(10 * ms)
 		require.Equal(t, []int{0, 1, 2}, m.holders("r", lock.Token()), "held locks stay")
 		require.Zero(t, m.network.Conns())

@@ -539,7 +539,7 @@ func TestDowngradeKeepsThePositionOfTheWriter_R8(t *testing.T) {
 		m.link(0).Reset()
 		m.nodes[0].Resume()
 		time.Sleep(2 * time.Second)
-		require.Equal(t, string("up"), rw.client.Nodes()[0].State)
+		require.Equal(t, NodeUp, rw.client.Nodes()[0].State)
 
 		read, err := rw.Downgrade(t.Context(), write, time.Second)
 		require.NoError(t, err)
