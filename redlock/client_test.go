@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// What a URL cannot be stands in the tests of package conn.
 func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
 	many := func(n int) (all []string) {
 		for i := range n {
@@ -41,36 +42,22 @@ func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
 		"… as valkey":           {Config{Nodes: Nodes("redis://a", "valkey://a")}, "named twice"},
 		"… as another user":     {Config{Nodes: Nodes("redis://x:hunter2@a", "redis://y:hunter2@a")}, "named twice"},
 		"… as a unix socket":    {Config{Nodes: Nodes("unix:///s", "unix:///s?db=1")}, "named twice"},
-		"an empty URL":          {Config{Nodes: Nodes("")}, "Nodes[0]: URL: it is empty"},
 		"a blank after a comma": {Config{Nodes: Nodes("redis://a", " redis://b")}, "Nodes[1]: URL: it begins with a blank"},
 		"no host":               {Config{Nodes: Nodes("redis://a", "redis://:6379")}, "Nodes[1] (:6379): URL: the host is empty"},
-		"no port":               {Config{Nodes: Nodes("redis://a:")}, "Nodes[0] (a:): URL: the port is empty"},
 		"a list of hosts":       {Config{Nodes: Nodes("redis://u:hunter2@a:1,b:2")}, "Nodes[0]: URL: it names several hosts"},
-		"a list with ;":         {Config{Nodes: Nodes("redis://a:1;b:2")}, "Nodes[0]: URL: it names several hosts"},
-		"IPv6 without brackets": {Config{Nodes: Nodes("redis://2001:db8::5")}, "URL: there is more than one colon"},
 		"a name of a megabyte":  {Config{Nodes: Nodes(five...), Connect: Connect{ClientName: strings.Repeat("n", 1<<20)}}, "the client name has 1048576 bytes"},
 		"a prefix of as much":   {Config{Nodes: Nodes(five...), Prefix: strings.Repeat("p", 1<<20)}, "the Prefix has 1048576 bytes, more than 1024"},
 		"several in one":        {Config{Nodes: Nodes("redis://a,redis://b")}, "Nodes[0]: URL: it holds several URLs"},
 		"the host is named":     {Config{Nodes: Nodes("redis://a", "redis://u:hunter2@b:7000/x")}, "Nodes[1] (b:7000): URL: the path: not the number"},
 		"no host, no password":  {Config{Nodes: Nodes("redis://u:hunter2/@b")}, "Nodes[0]: URL: malformed; special characters"},
-		"no host in a password": {Config{Nodes: Nodes("redis://u:1/hunter2@b")}, "Nodes[0]: URL: malformed; special characters"},
 		"a name with a blank":   {Config{Nodes: Nodes(five...), Connect: Connect{ClientName: "my service"}}, "client name"},
-		"a name with a break":   {Config{Nodes: Nodes(five...), Connect: Connect{ClientName: "my\nservice"}}, "client name"},
 		"a name in a URL":       {Config{Nodes: Nodes("redis://a?client_name=my%20service")}, "Nodes[0] (a): URL: parameter client_name"},
-		"no URL":                {Config{Nodes: Nodes("localhost:6379")}, "scheme"},
-		"another scheme":        {Config{Nodes: Nodes("http://a")}, "scheme"},
-		"a bad port":            {Config{Nodes: Nodes("redis://a:99999")}, "port"},
-		"a bad database":        {Config{Nodes: Nodes("redis://a/x")}, "database"},
-		"an unknown parameter":  {Config{Nodes: Nodes("redis://a?colour=red")}, "colour"},
 		"a bad password":        {Config{Nodes: Nodes("redis://u:hunter2%zz@a")}, "percent-encod"},
-		"TLS without TLS":       {Config{Nodes: Nodes("redis://a?tls_skip_verify=true")}, "TLS"},
 		"negative drift":        {Config{Nodes: Nodes(five...), DriftFactor: -0.01}, "DriftFactor"},
 		"a drift of all":        {Config{Nodes: Nodes(five...), DriftFactor: 1}, "DriftFactor"},
 		"infinite drift":        {Config{Nodes: Nodes(five...), DriftFactor: math.Inf(1)}, "DriftFactor"},
-		"drift that is none":    {Config{Nodes: Nodes(five...), DriftFactor: math.NaN()}, "DriftFactor"},
 		"negative NodeTimeout":  {Config{Nodes: Nodes(five...), NodeTimeout: -1}, "NodeTimeout is negative: -1ns"},
 		"negative MinValidity":  {Config{Nodes: Nodes(five...), MinValidity: -1}, "negative"},
-		"negative DialTimeout":  {Config{Nodes: Nodes(five...), Connect: Connect{Timeout: -1}}, "Connect.Timeout is negative"},
 		"negative MaxTries":     {Config{Nodes: Nodes(five...), Retry: Retry{Tries: -1}}, "Retry.Tries is negative: -1"},
 		"negative MaxWait":      {Config{Nodes: Nodes(five...), MaxWait: -1}, "negative"},
 		"negative RetryDelay":   {Config{Nodes: Nodes(five...), Retry: Retry{MinDelay: -1}}, "Retry.MinDelay is negative"},
@@ -368,17 +355,6 @@ func TestContextOfNew(t *testing.T) {
 		mustAcquire(t, c, "r", time.Second)
 		closeNow(t, c)
 	})
-}
-
-// A URL's user without a password keeps its name.
-func TestUserOfTheURLStays(t *testing.T) {
-	config := Config{Username: "fallback", Password: "secret"}
-	for url, user := range map[string]string{"redis://alice@h": "alice", "redis://h": "fallback"} {
-		node, err := config.endpoint(url)
-		require.NoError(t, err)
-		require.Equal(t, user, node.Endpoint.Username)
-		require.Equal(t, "secret", node.Endpoint.Password)
-	}
 }
 
 // Held lists the holds that are not released, in the order of the resources;
