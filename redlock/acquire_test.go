@@ -23,9 +23,7 @@ import (
 func simulated(t *testing.T, nodes int, test func(t *testing.T, m *memory)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t, nodes)
-		for i := range m.nodes {
-			m.delay(i, 2*ms)
-		}
+		m.far(2 * ms)
 		test(t, m)
 	})
 }
@@ -42,9 +40,7 @@ func mustAcquire(t *testing.T, c *Client, resource string, ttl time.Duration) Lo
 func TestEachAttemptHasItsTokenAndIsUndoneBeforeTheNext(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		m.ownerless()
-		for _, n := range m.nodes[:2] {
-			n.DB().Set("r", stranger, 0)
-		}
+		each(m.nodes[:2], func(n *redistest.Node) { n.DB().Set("r", stranger, 0) })
 		c := m.client(t, Config{Retry: Retry{Tries: 20}})
 		_, err := c.Acquire(context.Background(), "r", 10*time.Second)
 		require.ErrorIs(t, err, ErrHeld)
@@ -89,9 +85,7 @@ func TestRetryDelaysAreConfigurable_R11(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, anyNumber, func(t *testing.T, m *memory) {
-				for _, n := range m.nodes {
-					n.DB().Set("r", stranger, 0)
-				}
+				each(m.nodes, func(n *redistest.Node) { n.DB().Set("r", stranger, 0) })
 				c.config.Retry.Tries = 3
 				client := m.client(t, c.config)
 				start := time.Now()
@@ -146,9 +140,7 @@ func TestMaxWaitBoundsTheWaitAlone_R11_R12(t *testing.T) {
 
 		require.NoError(t, other.Release(t.Context()))
 		require.NoError(t, c.Do(t.Context(), "r", time.Second, work), "the work takes what it takes")
-		for _, n := range m.nodes[:2] {
-			n.Refuse("-OOM command not allowed", "SET")
-		}
+		each(m.nodes[:2], func(n *redistest.Node) { n.Refuse("-OOM command not allowed", "SET") })
 		requireLimit(500*ms, ErrNoQuorum, func() error { return c.Do(t.Context(), "r", time.Second, work) })
 		time.Sleep(10 * ms)
 		require.Zero(t, m.keys())
@@ -411,9 +403,7 @@ func TestEveryErrorOfACallNamesItsResource_R12(t *testing.T) {
 			heldByAnother(t, m, s.name)
 		}, ErrHeld},
 		"no quorum": {Config{Retry: Retry{FailFast: true}, NodeTimeout: 20 * ms}, func(t *testing.T, m *memory, _ *situation) {
-			for _, n := range m.nodes {
-				n.Pause()
-			}
+			each(m.nodes, (*redistest.Node).Pause)
 		}, ErrNoQuorum},
 		"no TTL":                     {Config{}, func(_ *testing.T, _ *memory, s *situation) { s.ttl = -1 }, ErrTTL},
 		"too long a TTL":             {Config{}, func(_ *testing.T, _ *memory, s *situation) { s.ttl = time.Hour }, ErrTTL},
@@ -517,14 +507,10 @@ func crowd(t *testing.T, m *memory, c *Client) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, c.Ready(t.Context()))
-	for _, n := range m.nodes {
-		n.Pause()
-	}
+	each(m.nodes, (*redistest.Node).Pause)
 	gone, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() {
-		for _, n := range m.nodes {
-			n.Resume()
-		}
+		each(m.nodes, (*redistest.Node).Resume)
 		cancel()
 		closeNow(t, c)
 	})

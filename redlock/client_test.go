@@ -471,9 +471,7 @@ func TestDrainWaitsForTheReleaseToo_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		h := mustHold(t, c, "r", HoldOptions{})
-		for i := range m.nodes {
-			m.delay(i, 20*ms)
-		}
+		m.far(20 * ms)
 		drained := make(chan time.Time, 1)
 		go func() {
 			_ = c.Drain(t.Context())

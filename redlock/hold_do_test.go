@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -60,9 +61,7 @@ func TestDoReleasesThoughItsContextEnded(t *testing.T) {
 	errCause := errors.New("no longer wanted")
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
-		for i := range m.nodes {
-			m.delay(i, 20*ms) // so long that a caller whose context has ended would not wait
-		}
+		m.far(20 * ms) // so long that a caller whose context has ended would not wait
 		ctx, cancel := context.WithCancelCause(context.Background())
 		time.AfterFunc(time.Second, func() { cancel(errCause) })
 		start := time.Now()
@@ -121,9 +120,7 @@ func TestDoReleasesThoughItPanics(t *testing.T) {
 func TestNothingStartsWithAnEndedContext_R14(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.opened(t, fenced(func(c *Config) { c.Owner, c.MaxTTL = "a", 3*time.Second }))
-		for i := range m.nodes {
-			m.delay(i, 40*ms)
-		}
+		m.far(40 * ms)
 		fn := func(ctx context.Context) error {
 			require.NoError(t, ctx.Err())
 			return errWork
@@ -490,9 +487,7 @@ func TestReentrantFunctionThatOutlivesTheOuterOne(t *testing.T) {
 func TestReentrantCallAfterTheOuterFunction_R14(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
-		for i := range m.nodes {
-			m.delay(i, 5*ms) // which the release takes
-		}
+		m.far(5 * ms) // which the release takes
 		again := HoldOptions{TTL: time.Second, Reentrant: true}
 		var under context.Context
 		done := make(chan error, 1)
@@ -528,9 +523,7 @@ func TestReentrantCallWithTooLittleValidity_R14(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{MinValidity: 500 * ms})
 		_ = c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
-			for _, n := range m.nodes {
-				n.Pause()
-			}
+			each(m.nodes, (*redistest.Node).Pause)
 			time.Sleep(700 * ms)
 			require.NoError(t, ctx.Err())
 			require.ErrorIs(t, c.Lock("r").DoWith(ctx, HoldOptions{Reentrant: true}, func(context.Context) error {
@@ -538,9 +531,7 @@ func TestReentrantCallWithTooLittleValidity_R14(t *testing.T) {
 				return nil
 			}),
 				ErrExpired)
-			for _, n := range m.nodes {
-				n.Resume()
-			}
+			each(m.nodes, (*redistest.Node).Resume)
 			return nil
 		})
 	})

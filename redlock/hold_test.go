@@ -194,17 +194,13 @@ func TestAFailedRenewalIsTriedAgain(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
 		h := mustHold(t, c, "r", HoldOptions{})
-		for _, n := range m.nodes[:3] {
-			n.Refuse("-OOM command not allowed")
-		}
+		each(m.nodes[:3], func(n *redistest.Node) { n.Refuse("-OOM command not allowed") })
 		time.Sleep(holdValidity - 2*time.Second)
 		require.NoError(t, h.Err())
 		tries := extensions(m.nodes[4])
 		require.Greater(t, tries, 3)
 		require.Less(t, tries, 20, "with growing pauses")
-		for _, n := range m.nodes[:3] {
-			n.Refuse("")
-		}
+		each(m.nodes[:3], func(n *redistest.Node) { n.Refuse("") })
 		time.Sleep(5 * time.Second)
 		require.NoError(t, h.Err())
 		require.Greater(t, h.Validity(), 3*time.Second)
@@ -220,9 +216,7 @@ func TestADefiniteLossEndsAHoldAtOnce(t *testing.T) {
 		start := time.Now()
 		h := mustHold(t, c, "r", HoldOptions{})
 		time.Sleep(2 * ms)
-		for _, n := range m.nodes[:3] {
-			n.DB().Set("r", stranger, 0)
-		}
+		each(m.nodes[:3], func(n *redistest.Node) { n.DB().Set("r", stranger, 0) })
 		m.delay(3, 3*ms)
 		m.delay(4, 3*ms)
 		awaitEnd(t, h.Context())
@@ -429,9 +423,7 @@ func TestReleaseOnCloseWithAnEndedContext_R28(t *testing.T) {
 		c := exactClient(t, m, Config{ReleaseOnClose: true})
 		holdMany(t, c, 2*releasesAtOnce)
 		w := waits(t.Context(), c, "r0")
-		for i := range m.nodes {
-			m.delay(i, 10*ms)
-		}
+		m.far(10 * ms)
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		time.AfterFunc(ms, func() {
@@ -511,9 +503,7 @@ func TestAHoldOutlivesRoundTripsOfMoreThanATenthOfItsTTL_R6_R10_R13(t *testing.T
 				for _, n := range client.Nodes() {
 					require.Equal(t, 1, n.Connects, "no connection was given up")
 				}
-				for i := range m.nodes {
-					m.delay(i, 2*ms)
-				}
+				m.far(2 * ms)
 			})
 		})
 	}

@@ -248,9 +248,7 @@ func TestNothingSecretIsLogged_R27(t *testing.T) {
 		m.nodes[0].Refuse("-WRONGPASS no, not hunter2", "HELLO")
 		m.nodes[1].Refuse("-ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'hunter2'", "HELLO")
 		m.nodes[2].Refuse("-NOPERM no permissions to access the key customer-4711", "EVALSHA")
-		for _, n := range m.nodes {
-			n.DropConns()
-		}
+		each(m.nodes, (*redistest.Node).DropConns)
 		_ = lock.Release(context.Background())
 		time.Sleep(time.Minute)
 		closeNow(t, c)
@@ -384,9 +382,7 @@ func TestLogsAndErrorsOfHostileMastersArePlain_R27_R31(t *testing.T) {
 				c, err := New(t.Context(), m.reach(Config{Logger: slog.New(&log), MaxTTL: time.Minute, Fenced: true, Owner: "web-1"}))
 				require.NoError(t, err)
 				said := tried(t, m, c)
-				for _, n := range m.nodes {
-					n.Restart()
-				}
+				each(m.nodes, (*redistest.Node).Restart)
 				said = append(said, tried(t, m, c)...)
 				closeNow(t, c)
 				synctest.Wait()

@@ -23,9 +23,7 @@ import (
 func owned(t *testing.T, nodes, with int, first, second string) (m *memory, a, b *Client) {
 	m = newMemory(t, nodes)
 	m.ownerless()
-	for _, n := range m.nodes[:with] {
-		n.Native("NXGET")
-	}
+	each(m.nodes[:with], func(n *redistest.Node) { n.Native("NXGET") })
 	a, b = m.client(t, Config{Owner: first}), m.client(t, Config{Owner: second})
 	for _, c := range []*Client{a, b} {
 		require.NoError(t, c.Ready(t.Context()))

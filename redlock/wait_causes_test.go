@@ -188,9 +188,7 @@ func TestAFailoverDoesNotEndAWait_R31(t *testing.T) {
 					c := m.client(t, Config{Forgetful: true, Logger: slog.New(new(records))})
 					over := failover(m.nodes)
 					if reconnects {
-						for _, n := range m.nodes {
-							n.DropConns()
-						}
+						each(m.nodes, (*redistest.Node).DropConns)
 					}
 					start := time.Now()
 					w := waits(t.Context(), c, "r")
@@ -322,9 +320,7 @@ func TestWaitingEndsWhereItCannotHelp_R31(t *testing.T) {
 // since, and may not be for half a minute (R31).
 func TestACauseThatWasRemovedIsForgotten_R31(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		for _, n := range m.nodes {
-			n.Refuse(wrongPassword, "HELLO")
-		}
+		each(m.nodes, func(n *redistest.Node) { n.Refuse(wrongPassword, "HELLO") })
 		c := m.client(t, Config{Logger: slog.New(new(records))})
 		_, err := c.Acquire(t.Context(), "r", time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
@@ -333,9 +329,7 @@ func TestACauseThatWasRemovedIsForgotten_R31(t *testing.T) {
 		_, err = c.Acquire(t.Context(), "r", time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
 		require.LessOrEqual(t, time.Since(start), 31*time.Second, "and each call looks for itself")
-		for _, n := range m.nodes {
-			n.Refuse("", "HELLO")
-		}
+		each(m.nodes, func(n *redistest.Node) { n.Refuse("", "HELLO") })
 		for _, c := range waitingCalls(t.Context(), c) {
 			require.NoError(t, c())
 		}
@@ -417,9 +411,7 @@ func TestWaitingIsReportedOnce_R31(t *testing.T) {
 					m.nodes[1].Refuse("", "HELLO")
 					require.NoError(t, c.Ready(t.Context()))
 				}
-				for _, n := range m.nodes {
-					n.DropConns()
-				}
+				each(m.nodes, (*redistest.Node).DropConns)
 				lock, err := c.Acquire(t.Context(), "r", time.Second)
 				require.NoError(t, err)
 				require.NoError(t, lock.Release(t.Context()))

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -314,9 +315,7 @@ func TestALostLockIsHandedOver(t *testing.T) {
 		lock := granted(t, c, "r", 200*ms)
 		w := waitsFor(t.Context(), c, "r", 200*ms)
 		time.Sleep(30 * ms)
-		for _, n := range m.nodes[:2] {
-			n.FlushAll()
-		}
+		each(m.nodes[:2], (*redistest.Node).FlushAll)
 		require.NoError(t, lock.Release(t.Context()))
 		w.got(t)
 		require.NotEqual(t, lock.grant.Token, w.lock.grant.Token)
@@ -334,9 +333,7 @@ func TestALostLockIsHandedOver(t *testing.T) {
 			})
 		}()
 		time.Sleep(30 * ms)
-		for _, n := range m.nodes[:2] {
-			n.FlushAll()
-		}
+		each(m.nodes[:2], (*redistest.Node).FlushAll)
 		start := time.Now()
 		require.NoError(t, lock.Release(t.Context()))
 		require.ErrorIs(t, <-lost, ErrLost)
@@ -400,9 +397,7 @@ func TestACallerThatAsksTheNodesIsHandedNothing(t *testing.T) {
 		c := m.client(t, Config{Forgetful: true, HandOver: 10 * time.Second})
 		forgotten := granted(t, c, "r", 10*time.Second)
 		head, behind := waits(t.Context(), c, "r"), waits(t.Context(), c, "r")
-		for _, n := range m.nodes {
-			n.FlushAll()
-		}
+		each(m.nodes, (*redistest.Node).FlushAll)
 		before := calls(m, "SET")
 		for calls(m, "SET") == before { // executed, and not answered yet
 			time.Sleep(ms / 4)
@@ -429,9 +424,7 @@ func TestACallerIsHandedOneLock(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{Forgetful: true})
 		first := granted(t, c, "r", 10*time.Second)
-		for _, n := range m.nodes {
-			n.FlushAll()
-		}
+		each(m.nodes, (*redistest.Node).FlushAll)
 		second := granted(t, c, "r", 10*time.Second)
 		w := waitsAsleep(c, "r")
 		require.NoError(t, second.Release(t.Context()))
@@ -504,9 +497,7 @@ func TestAHandedHoldIsRenewedForItsOwnTTL(t *testing.T) {
 		require.EqualValues(t, 1, c.Stats().HandedOver)
 		time.Sleep(10 * ms)
 		require.Greater(t, h.Validity(), 14*time.Second)
-		for _, n := range m.nodes {
-			n.Pause() // so that no other renewal is executed
-		}
+		each(m.nodes, func(n *redistest.Node) { n.Pause() }) // so that no other renewal is executed
 		time.Sleep(h.Validity() - ms)
 		require.Len(t, m.holders("r", lock.grant.Token.Unveil()), 3, "while it is valid, the keys live")
 		_ = h.Release(t.Context())

@@ -106,9 +106,7 @@ func TestALoneWaiterLosesNoTime_R11(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
 				clients := []*Client{m.client(t, Config{}), m.client(t, Config{})}
-				for i := range m.nodes {
-					m.delay(i, 2*ms)
-				}
+				m.far(2 * ms)
 				held, err := take(t.Context(), clients[0])
 				require.NoError(t, err)
 				late := 0
@@ -215,9 +213,7 @@ func TestTwoClientsShareALock_R11(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
-				for i := range m.nodes {
-					m.delay(i, c.trip)
-				}
+				m.far(c.trip)
 				clients := []*Client{m.client(t, Config{}), m.client(t, Config{})}
 				times := loops(t, clients, c.callers, rivalKinds["plain"], c.holds, ms, 10*time.Second)
 				t.Logf("grants %v, %d and %d handed over", times, clients[0].Stats().HandedOver, clients[1].Stats().HandedOver)

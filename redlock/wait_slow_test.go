@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock/internal/kind"
 	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/assert"
@@ -18,13 +19,6 @@ import (
 // Waiting on slow networks. The clients have had a grant: before the first one,
 // a client does not know the time to a quorum, and hardly waits for the answers
 // of a lookout.
-
-// far sets the time that a command and its reply take.
-func (m *memory) far(d time.Duration) {
-	for i := range m.nodes {
-		m.delay(i, d)
-	}
-}
 
 // used returns a client that has had grants.
 func (m *memory) used(t *testing.T, config Config) *Client {
@@ -63,9 +57,7 @@ func TestTheMarkOfAWaitingWriterHasNoGap(t *testing.T) {
 				simulated(t, anyNumber, func(t *testing.T, m *memory) {
 					m.far(far)
 					if name == "not pushed" {
-						for _, n := range m.nodes {
-							n.Refuse("-NOPERM no", "CLIENT TRACKING")
-						}
+						each(m.nodes, func(n *redistest.Node) { n.Refuse("-NOPERM no", "CLIENT TRACKING") })
 					}
 					rw := m.used(t, config).RW("r")
 					read, err := m.used(t, Config{}).RW("r").Read().TryAcquire(t.Context(), 10*time.Minute)
@@ -82,9 +74,7 @@ func TestTheMarkOfAWaitingWriterHasNoGap(t *testing.T) {
 					wg.Go(func() {
 						for ctx.Err() == nil {
 							time.Sleep(rand.N(400 * ms))
-							for _, n := range m.nodes {
-								n.DB().Expire("r"+wire.ReadersSuffix, time.Hour) // they push
-							}
+							each(m.nodes, func(n *redistest.Node) { n.DB().Expire("r"+wire.ReadersSuffix, time.Hour) }) // they push
 						}
 					})
 					least := m.leastLeft("r"+wire.MarkSuffix, time.Minute)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -146,9 +147,7 @@ func TestTheHeadLeavesDuringAHandoverHere(t *testing.T) {
 	for _, trip := range []time.Duration{2 * ms, 30 * ms} {
 		t.Run(trip.String(), func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
-				for i := range m.nodes {
-					m.delay(i, trip)
-				}
+				m.far(trip)
 				c := m.client(t, Config{HandOver: -1})
 				cut := 0
 				for after := time.Duration(0); after < 2*trip; after += trip / 8 {
@@ -211,9 +210,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 		t.Run(fmt.Sprintf("tracking=%t", !poll), func(t *testing.T) {
 			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				if poll {
-					for _, n := range m.nodes {
-						n.Refuse("-NOPERM no", "CLIENT TRACKING")
-					}
+					each(m.nodes, func(n *redistest.Node) { n.Refuse("-NOPERM no", "CLIENT TRACKING") })
 				}
 				a, b := m.client(t, Config{}), m.client(t, Config{})
 				held := mustAcquire(t, a, "r", time.Minute)
@@ -286,9 +283,7 @@ func TestSpuriousPushesDoNotMakeUsSpin(t *testing.T) {
 			key := m.arrangement.Prefix + "r"
 			push := fmt.Sprintf(">2\r\n$10\r\ninvalidate\r\n*1\r\n$%d\r\n%s\r\n", len(key), key)
 			for range int(time.Second / pause) {
-				for _, n := range m.nodes {
-					n.Push(push)
-				}
+				each(m.nodes, func(n *redistest.Node) { n.Push(push) })
 				time.Sleep(pause)
 			}
 			tries := m.nodes[0].Calls("SET") - before

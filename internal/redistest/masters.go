@@ -57,18 +57,28 @@ func (m *Masters) Link(i int) *Link { return m.Network.At(m.Addr(i)) }
 // command is executed.
 func (m *Masters) Delay(i int, d time.Duration) { m.Link(i).Latency(d/2, d-d/2) }
 
-// Silence delays the answers of all nodes for longer than any test.
-func (m *Masters) Silence() {
+// Far is Delay of all nodes.
+func (m *Masters) Far(d time.Duration) {
 	for i := range m.Nodes {
-		m.Delay(i, time.Hour)
+		m.Delay(i, d)
 	}
 }
+
+// Each does something with each of some nodes.
+func Each(nodes []*Node, do func(*Node)) {
+	for _, n := range nodes {
+		do(n)
+	}
+}
+
+// Silence delays the answers of all nodes for longer than any test.
+func (m *Masters) Silence() { m.Far(time.Hour) }
 
 // Recover ends the silence, and drops what is in flight, so that the test's end
 // need not wait for it.
 func (m *Masters) Recover() {
+	m.Far(2 * time.Millisecond)
 	for i := range m.Nodes {
-		m.Delay(i, 2*time.Millisecond)
 		m.Link(i).Reset()
 	}
 }
@@ -98,9 +108,7 @@ func (m *Masters) Wires(tb testing.TB) *Network {
 
 // Forget deletes a key on all nodes.
 func (m *Masters) Forget(key string) {
-	for _, n := range m.Nodes {
-		n.DB().Delete(key)
-	}
+	Each(m.Nodes, func(n *Node) { n.DB().Delete(key) })
 }
 
 // Calls counts the calls of a command on all nodes.

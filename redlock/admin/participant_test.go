@@ -129,9 +129,7 @@ func TestInspectShowsPermits(t *testing.T) {
 		m.Forget("s#" + number)
 		_, err := c.Semaphore("s", 2).TryAcquire(t.Context(), 10*time.Second)
 		require.ErrorIs(t, err, redlock.ErrHeld)
-		for _, n := range m.Nodes[:2] {
-			recordPermits(n, "s", 10*time.Second, "2", "3")
-		}
+		redistest.Each(m.Nodes[:2], func(n *redistest.Node) { recordPermits(n, "s", 10*time.Second, "2", "3") })
 		found = inspected(t, c, "s")
 		require.Equal(t, 2, found.Permits)
 		require.Zero(t, found.FreePermits)

@@ -489,9 +489,7 @@ func TestElectionStandsAgain(t *testing.T) {
 func TestElectionDuringTheRelease(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := candidate(t, m, "a")
-		for i := range m.Nodes {
-			m.Delay(i, 40*ms)
-		}
+		m.Far(40 * ms)
 		var reported journal[TermInfo]
 		o := Options{Grace: 10 * ms, Overstay: reported.add}
 		finish := make(chan struct{})

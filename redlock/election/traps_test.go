@@ -90,9 +90,7 @@ func apart(t *testing.T, m *memory, name string) (*redlock.Client, *redistest.Ne
 func TestTrapReleaseWithTheEndedContext(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := candidate(t, m, "a")
-		for i := range m.Nodes {
-			m.Delay(i, 40*ms) // so long that a caller whose context has ended would not wait
-		}
+		m.Far(40 * ms) // so long that a caller whose context has ended would not wait
 		var done journal[TermInfo]
 		r := stand(t, c, Options{TermDone: done.add}, nil)
 		time.Sleep(time.Second)

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
 	"github.com/redmux/redmux/redlock/internal/inside"
@@ -204,9 +205,7 @@ func TestWatchIsUnclear(t *testing.T) {
 		require.ErrorIs(t, found[0].Err, redlock.ErrNoQuorum)
 		require.ErrorIs(t, found[0].Err, redlock.ErrNodeDown)
 		require.Empty(t, found[0].Leader)
-		for _, n := range m.Nodes {
-			network.At(n.Addr()).Refuse(false)
-		}
+		redistest.Each(m.Nodes, func(n *redistest.Node) { network.At(n.Addr()).Refuse(false) })
 		time.Sleep(3 * time.Second)
 		found = fresh()
 		require.Len(t, found, 1)

@@ -31,9 +31,7 @@ func Simulated[D any](t *testing.T, nodes int, init func(context.Context, redloc
 			_, err := init(ctx, config)
 			return err
 		}}
-		for i := range m.Nodes {
-			m.Delay(i, 2*time.Millisecond)
-		}
+		m.Far(2 * time.Millisecond)
 		test(t, m)
 	})
 }
