@@ -134,50 +134,28 @@ func classOf(err error) string {
 	case isDial:
 		return "unreachable"
 	}
-	return deathOf(err).String()
+	return deathOf(err)
 }
 
-// A death is why a connection ended.
-type death uint8
-
-const (
-	deathPeer death = iota
-	deathSilent
-	deathStalled
-	deathIndebted
-	deathProtocol
-	deathUnexpected
-	deathForgot
-	deathDemoted
-	deathClosed
-	deathCauses
-)
-
-var deathNames = [deathCauses]string{
-	"peer", "silent", "stalled", "indebted", "protocol", "unexpected", "forgot", "demoted", "closed",
-}
-
-// String returns the name in NodeCounts.Deaths.
-func (d death) String() string { return deathNames[d] }
-
-// deathOf returns the cause of a connection's end. An end that is neither ours
-// nor a fault of the protocol was caused by the peer or the network.
-func deathOf(cause error) death {
+// deathOf returns the cause of a connection's end, by its name in
+// NodeCounts.Deaths. An end that is neither ours nor a fault of the protocol was
+// caused by the peer or the network.
+func deathOf(cause error) string {
 	for _, known := range [...]struct {
 		cause error
-		death death
+		death string
 	}{
-		{ErrSilent, deathSilent},
-		{ErrIndebted, deathIndebted},
-		{conn.ErrStalled, deathStalled},
-		{ErrUnexpected, deathUnexpected},
-		{errForgot, deathForgot},
-		{ErrNotMaster, deathDemoted},
-		{errRewritten, deathDemoted},
-		{conn.ErrProtocol, deathProtocol},
-		{conn.ErrClosed, deathClosed},
+		{ErrSilent, "silent"},
+		{ErrIndebted, "indebted"},
+		{conn.ErrStalled, "stalled"},
+		{ErrUnexpected, "unexpected"},
+		{errForgot, "forgot"},
+		{ErrNotMaster, "demoted"},
+		{errRewritten, "demoted"},
+		{conn.ErrProtocol, "protocol"},
+		{conn.ErrClosed, "closed"},
 		// The group was closed during an exchange.
-		{context.Canceled, deathClosed},
+		{context.Canceled, "closed"},
 	} {
 		if errors.Is(cause, known.cause) {
 			return known.death
@@ -187,9 +165,9 @@ func deathOf(cause error) death {
 	switch {
 	case !errors.As(cause, &died):
 		// Every other error is package conn's: this one is an inquiry's.
-		return deathUnexpected
+		return "unexpected"
 	case died.Op == "parse":
-		return deathProtocol
+		return "protocol"
 	}
-	return deathPeer
+	return "peer"
 }

@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"maps"
 	"math/bits"
 	"sync/atomic"
 
@@ -68,7 +69,7 @@ type counters struct {
 	// that dying connections owed.
 	died                               uint64
 	missed                             [reasons]uint64
-	deaths                             [deathCauses]uint64
+	deaths                             map[string]uint64
 	dials, dialFailures, probes, cured uint64
 	// See Status; ended is the sum of deaths.
 	connects, ended, sheds int
@@ -126,7 +127,7 @@ func (n *node) countDeathLocked(cause error) {
 	if n.life.State == Shed {
 		cause = n.fault.err
 	}
-	n.counters.deaths[deathOf(cause)]++
+	n.counters.deaths = note(n.counters.deaths, deathOf(cause), 1)
 }
 
 // countsLocked returns the numbers.
@@ -137,16 +138,13 @@ func (n *node) countsLocked() NodeCounts {
 		TimedOut: c.missed[overdue], Absent: c.missed[absent], Quarantined: c.missed[quarantined],
 		Late: c.late.Load(), Overdue: c.overdue.Load(),
 		Dials: c.dials, DialFailures: c.dialFailures, Probes: c.probes, Cures: c.cured,
-		DebtsMade: l.Made, DebtsPaid: l.Paid, DebtsExpired: l.Expired,
+		DebtsMade: l.Made, DebtsPaid: l.Paid, DebtsExpired: l.Expired, Deaths: maps.Clone(c.deaths),
 	}
 	for _, missed := range c.missed {
 		all.Failed += missed
 	}
 	for i := range c.errors {
 		all.Errors = note(all.Errors, conn.Class(i).String(), c.errors[i].Load())
-	}
-	for i, deaths := range c.deaths {
-		all.Deaths = note(all.Deaths, death(i).String(), deaths)
 	}
 	return all
 }

@@ -132,8 +132,8 @@ func TestADeathByOurHandKeepsItsCause(t *testing.T) {
 		n.life.State, n.fault = Shed, &fault{err: &downError{ErrIndebted}}
 		n.countDeathLocked(&conn.Error{Op: "read", Err: io.EOF})
 		n.life.State = Up
-		assert.EqualValues(t, 1, n.counters.deaths[deathIndebted])
-		assert.Zero(t, n.counters.deaths[deathPeer])
+		assert.EqualValues(t, 1, n.counters.deaths["indebted"])
+		assert.Zero(t, n.counters.deaths["peer"])
 	})
 }
 
@@ -269,16 +269,16 @@ func (c *cluster) answer(reply string) {
 
 func TestDeathOf(t *testing.T) {
 	died := func(op string, err error) error { return &conn.Error{Op: op, Addr: "a:1", Err: err} }
-	for want, causes := range map[death][]error{
-		deathPeer:       {died("read", io.EOF), died("write", errors.New("reset")), died("exchange", io.ErrUnexpectedEOF)},
-		deathSilent:     {died("break", ErrSilent), died("exchange", ErrSilent), &downError{ErrSilent}},
-		deathStalled:    {died("write", conn.ErrStalled)},
-		deathIndebted:   {died("break", ErrIndebted)},
-		deathProtocol:   {died("parse", &resp.SyntaxError{}), died("exchange", conn.ErrProtocol)},
-		deathUnexpected: {fmt.Errorf("%w: a push", ErrUnexpected), died("exchange", ErrUnexpected), errors.New("odd")},
-		deathForgot:     {errForgot},
-		deathDemoted:    {errRewritten, notMaster("x")},
-		deathClosed:     {died("close", conn.ErrClosed), died("exchange", context.Canceled)},
+	for want, causes := range map[string][]error{
+		"peer":       {died("read", io.EOF), died("write", errors.New("reset")), died("exchange", io.ErrUnexpectedEOF)},
+		"silent":     {died("break", ErrSilent), died("exchange", ErrSilent), &downError{ErrSilent}},
+		"stalled":    {died("write", conn.ErrStalled)},
+		"indebted":   {died("break", ErrIndebted)},
+		"protocol":   {died("parse", &resp.SyntaxError{}), died("exchange", conn.ErrProtocol)},
+		"unexpected": {fmt.Errorf("%w: a push", ErrUnexpected), died("exchange", ErrUnexpected), errors.New("odd")},
+		"forgot":     {errForgot},
+		"demoted":    {errRewritten, notMaster("x")},
+		"closed":     {died("close", conn.ErrClosed), died("exchange", context.Canceled)},
 	} {
 		for _, cause := range causes {
 			assert.Equal(t, want, deathOf(cause), "%v", cause)
