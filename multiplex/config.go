@@ -168,27 +168,21 @@ type Floors struct {
 func (s *Seal) stored() bool { return s.Read[0] != nil && s.Write != nil }
 
 func (c Config) withDefaults() Config {
-	setDefault(&c.MaxPending, 32768)
-	setDefault(&c.MaxDebts, 65536)
-	setDefault(&c.DriftFactor, 0.01)
-	setDefault(&c.ProbeAfter, 5*time.Second)
-	setDefault(&c.Replies.Elements, maxMerged)
-	setDefault(&c.Replies.Depth, 4)
-	setDefault(&c.Replies.Line, maxReply)
-	setDefault(&c.Replies.Bulk, maxReply)
-	setDefault(&c.Replies.Size, maxReply)
+	c.MaxPending = cmp.Or(c.MaxPending, 32768)
+	c.MaxDebts = cmp.Or(c.MaxDebts, 65536)
+	c.DriftFactor = cmp.Or(c.DriftFactor, pure.DefaultDriftFactor)
+	c.ProbeAfter = cmp.Or(c.ProbeAfter, 5*time.Second)
+	c.Replies.Elements = cmp.Or(c.Replies.Elements, maxMerged)
+	c.Replies.Depth = cmp.Or(c.Replies.Depth, 4)
+	c.Replies.Line = cmp.Or(c.Replies.Line, maxReply)
+	c.Replies.Bulk = cmp.Or(c.Replies.Bulk, maxReply)
+	c.Replies.Size = cmp.Or(c.Replies.Size, maxReply)
 	c.MaxTTL = c.MaxTTL.Truncate(time.Millisecond)
 	return c
 }
 
 // maxReply bounds the bytes of a reply (R32).
 const maxReply = 4 << 10
-
-func setDefault[T int | float64 | time.Duration](field *T, value T) {
-	if *field == 0 {
-		*field = value
-	}
-}
 
 func (c Config) check() error {
 	if n := len(c.Nodes); n < 1 || n > MaxNodes {

@@ -179,14 +179,12 @@ func newLifecycle() lifecycle {
 
 func (l *lifecycle) advance(to phase) { l.phase = max(l.phase, to) }
 
-func (l *lifecycle) refusing() bool { return l.phase >= phaseRefusing }
-
 // refuses reports whether a command is no longer accepted.
 func (l *lifecycle) refuses(v *verb) bool {
 	if v.releases {
 		return l.closed()
 	}
-	return l.refusing()
+	return l.phase >= phaseRefusing
 }
 
 func (l *lifecycle) closing() bool { return l.phase >= phaseClosing }
@@ -226,12 +224,9 @@ func newFlusher(nodes int) flusher {
 	return flusher{made: time.Now(), outgoing: make([]outgoing, nodes), handover: make(chan struct{}, 1)}
 }
 
-// inside returns the number of callers that wait for an outcome, or have not
-// run since it was decided.
-func (f *flusher) inside() int64 { return f.entered.Load() - f.left.Load() }
-
-// crowded reports whether a yield may gather rounds of other callers.
-func (f *flusher) crowded() bool { return f.inside() > crowdedAt }
+// crowded reports whether a yield may gather rounds of other callers: those that
+// wait for an outcome, or have not run since it was decided.
+func (f *flusher) crowded() bool { return f.entered.Load()-f.left.Load() > crowdedAt }
 
 // returning reports whether some callers have an answer, and have not run
 // since. It does not count one, which may be the flusher itself.

@@ -29,12 +29,6 @@ func (c *Client) TryAcquire(ctx context.Context, resource string, ttl time.Durat
 	return c.Lock(resource).TryAcquire(ctx, ttl)
 }
 
-// plain returns the kind of a lock on one resource.
-func (c *Client) plain() kind.Kind {
-	c.made()
-	return c.kinds.Plain()
-}
-
 // wanted returns what attempt fills in.
 func (c *Client) wanted(k kind.Kind, name string, ttl time.Duration) Lock {
 	return Lock{client: c, kind: k, grant: kind.Grant{Name: name, TTL: ttl}}

@@ -238,7 +238,7 @@ func (c *Client) giveBack(
 // a node now in quarantine (R23). Lock.Fence is 0: pass the number on too.
 func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until time.Time) (Lock, error) {
 	c.made()
-	ttl, err := c.config.checkLock(c.plain(), resource, ttl)
+	ttl, err := c.config.checkLock(c.kinds.Plain(), resource, ttl)
 	if err != nil {
 		return Lock{}, named(resource, err)
 	}
@@ -249,7 +249,7 @@ func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until ti
 	// zero, the first: a release is repeated after the end of its connection.
 	every := multiplex.All(len(c.config.Nodes))
 	anywhere := multiplex.Receipt{Sent: every, Doubted: every}
-	lock := c.wanted(c.plain(), resource, ttl)
+	lock := c.wanted(c.kinds.Plain(), resource, ttl)
 	lock.grant.Token, lock.grant.Receipt, lock.until = wire.Veil(token), anywhere, until
 	return lock, nil
 }

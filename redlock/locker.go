@@ -23,7 +23,8 @@ type Locker struct {
 // Lock returns the Locker of a plain lock. Its TryAcquire, Acquire, Hold and Do
 // are those of Client.
 func (c *Client) Lock(resource string) Locker {
-	return Locker{client: c, kind: c.plain(), name: resource}
+	c.made()
+	return Locker{client: c, kind: c.kinds.Plain(), name: resource}
 }
 
 // TryAcquire is Client.TryAcquire. For a held resource, the error of every
