@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/redlock"
-	"github.com/redmux/redmux/resp"
 )
 
 // Ways to be wrong on purpose. Tests of this package use them: a run with one
@@ -104,30 +103,16 @@ func (w *worker) breakLeader(b bid) bool { return w.Broken == brokenLeader && b.
 
 // breakRelease is called before each release.
 func (w *worker) breakRelease(lock redlock.Lock) {
-	var command []byte
-	var after time.Duration
 	key := prefix + lock.Resources()[0]
 	switch {
 	case w.Broken == brokenRelease:
-		command, after = resp.AppendCommand(nil, "DEL", key), 2*time.Millisecond
+		time.AfterFunc(2*time.Millisecond, func() { w.askDirectly("DEL", key) })
 	case w.Broken == brokenOrphan && w.broken.Add(1)%100 == 0:
 		token := lock.Token()
-		command = resp.AppendCommand(nil, "SET", key, string(token[:]), "PX", fmt.Sprint(w.MaxTTL.Milliseconds()))
-		after = 10 * time.Millisecond
-	default:
-		return
+		time.AfterFunc(10*time.Millisecond, func() {
+			w.askDirectly("SET", key, string(token[:]), "PX", fmt.Sprint(w.MaxTTL.Milliseconds()))
+		})
 	}
-	time.AfterFunc(after, func() {
-		for _, path := range w.Direct {
-			c, err := net.DialTimeout("unix", path, inspectTimeout)
-			if err != nil {
-				continue
-			}
-			_ = c.SetDeadline(time.Now().Add(inspectTimeout))
-			_, _ = lastReply(c, append(resp.AppendCommand(nil, "AUTH", userName, w.Password), command...), 1)
-			_ = c.Close()
-		}
-	})
 }
 
 // A swapper is a connection that swaps a grant and a refusal that arrive

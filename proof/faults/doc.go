@@ -45,7 +45,7 @@
 //   - Orphans: now and then all faults are healed and the load rests. When
 //     every client is connected and owes nothing, only keys of living holds may
 //     be left, and no node has any other a second later. A reader's entry is
-//     such a key; marks, tickets and the like end by themselves (claims.go).
+//     such a key; marks, tickets and the like end by themselves (orphans.go).
 //     Right before a rest, those faults are made after which something is most
 //     easily left behind.
 //   - The holder is told in time (R13, R15), by the clock of its own process.
@@ -76,6 +76,6 @@
 // one for the processes themselves inject faults (schedule.go), and one those
 // of all servers together, while no other fault is at work. A limiter bounds
 // how many nodes are faulty at once and is closed while the load rests.
-// One goroutine per process reads what it tells. The log of faults (log.go) has
-// the faults of the moment, behind its mutex.
+// One goroutine per process reads what it tells. The log of faults has those of
+// the moment, behind its mutex.
 package faults

@@ -138,10 +138,9 @@ func (j *judge) verdict() (violations, oddities []string, of Tally) {
 		violations = append(violations, j.porcupine.Findings...)
 	}
 	x := &j.exclusion
-	for what, n := range map[Count]int{Events: x.Events, Contended: x.Grants, Empty: x.Empty, Overdue: x.Overdue} {
-		of[what] = uint64(n)
+	return violations, slices.Clone(j.oddities), Tally{
+		Events: uint64(x.Events), Contended: uint64(x.Grants), Empty: uint64(x.Empty), Overdue: uint64(x.Overdue),
 	}
-	return violations, slices.Clone(j.oddities), of
 }
 
 // close judges what is left, and ends the history's file.

@@ -247,7 +247,7 @@ func (ps *processes) hear(p *process, t *tale) {
 	case t.Ready:
 		close(p.ready)
 	case t.Tally != nil:
-		ps.run.results.tally(p.name, *t.Tally)
+		ps.run.results.tally(p.name, t.Tally)
 	case t.Oddity != nil:
 		ps.run.judge.odd(*t.Oddity)
 	case t.Resting != nil:

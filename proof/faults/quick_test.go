@@ -3,6 +3,7 @@ package faults
 import (
 	"bytes"
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -179,4 +180,9 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		_, err := Run(context.Background(), o)
 		assert.ErrorContains(t, err, "faults: ", "%+v", o)
 	}
+}
+
+func TestMain(m *testing.M) {
+	WorkerMain() // never returns in a client process
+	os.Exit(m.Run())
 }

@@ -1,8 +1,12 @@
 package faults
 
 import (
+	"fmt"
+	"io"
 	"maps"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -44,40 +48,28 @@ func (r *Report) NeverMade() (kinds []string) {
 	return kinds
 }
 
-// musts are what every run must have, or every one after a loss of power.
-var musts = []struct {
-	count Count
-	what  string
-	power bool
-}{
-	{Grants, "locks", false},
-	{Fenced, "fenced locks", false},
-	{Sets, "locks on several resources", false},
-	{FencedSets, "fenced locks on several resources", false},
-	{Reads, "readers", false},
-	{Writes, "writers", false},
-	{Upgrades, "upgrades", false},
-	{Downgrades, "downgrades", false},
-	{Permits, "permits", false},
-	{InOrder, "fair locks", false},
-	{Queued, "places in a queue", false},
-	{Terms, "leaders", false},
-	{StepsDown, "leaders that stepped down", false},
-	{Extensions, "extensions", false},
-	{Renewals, "renewals", false},
-	{NoFloor, "fenced locks that were refused since the nodes had no floor", true},
-	{Resets, "resets of the fence", true},
-	{AfterReset, "fenced locks after a reset", true},
-	{Renumbered, "second rounds with a higher number", true},
-}
+// A run must have all of musts, and after a loss of power what is needed to go
+// on with fenced locks too.
+var (
+	musts = []Count{Grants, Fenced, Sets, FencedSets, Reads, Writes, Upgrades, Downgrades, Permits, InOrder, Queued, Terms, StepsDown,
+		Extensions, Renewals}
+	mustsAfterPower = []Count{NoFloor, Resets, AfterReset, Renumbered}
+)
 
 // Idle names what a run must have and had not once, so that nothing was shown
-// of it. After a loss of power that includes what is needed to go on with
-// fenced locks.
+// of it.
 func (r *Report) Idle() (all []string) {
-	for _, m := range musts {
-		if r.Tally[m.count] == 0 && (!m.power || r.Faults[powerKind] > 0) {
-			all = append(all, m.what)
+	all = r.Tally.none(musts)
+	if r.Faults[powerKind] > 0 {
+		all = append(all, r.Tally.none(mustsAfterPower)...)
+	}
+	return all
+}
+
+func (t Tally) none(of []Count) (all []string) {
+	for _, what := range of {
+		if t[what] == 0 {
+			all = append(all, string(what))
 		}
 	}
 	return all
@@ -91,6 +83,70 @@ func (r *Report) Grown() (all []Trend) {
 		}
 	}
 	return all
+}
+
+// listShown bounds what is printed of a list.
+const listShown = 10
+
+// Print writes the report as text.
+func (r *Report) Print(to io.Writer) error {
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	say("%d servers (%s), %d processes, %d uncontended callers, seed %d, %v", len(r.Servers), r.products(),
+		r.Processes, r.Callers, r.Seed, r.Took.Round(100*time.Millisecond))
+	say("faults: %d, of %d of %d kinds, %.1f a second; at most %d nodes at once",
+		r.Injected, r.kindsMade(), r.Kinds, float64(r.Injected)/r.Took.Seconds(), r.MostAtOnce)
+	for _, kind := range slices.Sorted(maps.Keys(r.Faults)) {
+		say("  %-18s %d", kind, r.Faults[kind])
+	}
+	if r.NotCovered != "" {
+		say("NOT COVERED: %s", r.NotCovered)
+	}
+	say("counted: %v; %.0f operations a second", r.Tally, float64(r.Tally[Operations])/r.Took.Seconds())
+	say("memory: heap at most %d MiB, RSS %d MiB, %d goroutines, %d descriptors in any process",
+		r.Peaks.Heap>>20, r.Peaks.RSS>>20, r.Peaks.Goroutines, r.Peaks.Descriptors)
+	say("rests: settled after: %v", r.Settled)
+	for _, trend := range r.Trends {
+		say("%s %v", map[bool]string{true: "GROWS", false: "trend"}[trend.Grows], trend)
+	}
+	list(say, "failed injections", r.failed())
+	list(say, "not settled", r.Unsettled)
+	list(say, "orphans", r.Orphans)
+	list(say, "mix-ups and other findings", r.Findings)
+	list(say, "violations of exclusion", r.Violations)
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+type sayer = func(format string, args ...any)
+
+// products names the servers, each product and version once.
+func (r *Report) products() string {
+	return strings.Join(slices.Compact(slices.Sorted(slices.Values(r.Servers))), ", ")
+}
+
+// kindsMade is of how many kinds there was a fault.
+func (r *Report) kindsMade() (n int) {
+	for kind, times := range r.Faults {
+		if kind != repairKind.Name && times > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *Report) failed() (all []string) {
+	for _, kind := range slices.Sorted(maps.Keys(r.FailedInjections)) {
+		all = append(all, fmt.Sprintf("%s: %d; the first: %s", kind, r.FailedInjections[kind], r.WhyFailed[kind]))
+	}
+	return all
+}
+
+func list(say sayer, title string, all []string) {
+	say("%s: %d", title, len(all))
+	for _, line := range all[:min(len(all), listShown)] {
+		say("  %s", line)
+	}
 }
 
 // report returns what is known at this moment.
@@ -119,17 +175,79 @@ func (r *run) report(took time.Duration) *Report {
 	return rep
 }
 
+// results are what the processes and the rests have told, put together.
+type results struct {
+	counters // of the run
+
+	mu       sync.Mutex // guards the following
+	tallies  map[int]Tally
+	ended    Tally             // of the processes that are gone
+	failures map[string]int    // injections that failed, by kind
+	why      map[string]string // the first of each
+	orphans  []string
+	settles  []time.Duration
+	late     []string // what did not settle
+}
+
+func newResults() *results {
+	return &results{tallies: make(map[int]Tally), ended: make(Tally), failures: make(map[string]int), why: make(map[string]string)}
+}
+
 // fill adds what the processes and the rests told.
 func (r *results) fill(rep *Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rep.Tally.add(*r.sum())
+	rep.Tally.add(r.sum())
 	rep.Tally.add(r.ended)
 	for _, t := range r.tallies {
 		rep.Tally.add(t)
 	}
 	rep.FailedInjections, rep.WhyFailed = maps.Clone(r.failures), maps.Clone(r.why)
 	rep.Orphans, rep.Unsettled, rep.Settled = slices.Clone(r.orphans), slices.Clone(r.late), times(r.settles)
+}
+
+func (r *results) tally(name int, t Tally) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tallies[name] = t
+}
+
+// fold is called when a process is gone. Of one that was killed, what it did in
+// its last half second is not known.
+func (r *results) fold(name int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended.add(r.tallies[name])
+	delete(r.tallies, name)
+}
+
+func (r *results) failedInjection(kind string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.failures[kind]++; r.failures[kind] == 1 {
+		r.why[kind] = err.Error()
+	}
+}
+
+func (r *results) rested(took time.Duration, looked bool, keys int, orphans []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count(Rests)
+	if looked {
+		r.count(Looked)
+	}
+	r.countN(Keys, uint64(keys))
+	r.settles = append(r.settles, took)
+	if len(r.orphans) < mostOddities {
+		r.orphans = append(r.orphans, orphans...)
+	}
+}
+
+func (r *results) unsettled(what []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.count(Rests)
+	r.late = append(r.late, what[:min(len(what), 3)]...)
 }
 
 // retire takes the samples of a process that is gone. One that was killed on
@@ -145,4 +263,38 @@ func (r *run) retire(name string, samples []Sample, killed bool) {
 	if r.options.Soak && !killed {
 		r.trends = append(r.trends, trends(name, samples)...)
 	}
+}
+
+// Times are the quantiles of some durations.
+type Times struct {
+	Count             int
+	Median, P99, Most time.Duration
+}
+
+// times sums up durations.
+func times(all []time.Duration) Times {
+	if len(all) == 0 {
+		return Times{}
+	}
+	all = slices.Sorted(slices.Values(all))
+	return Times{
+		Count: len(all), Median: all[len(all)/2], P99: all[(len(all)*99+99)/100-1], Most: all[len(all)-1],
+	}
+}
+
+// String returns the times for a table: their median, tail and count.
+func (t Times) String() string {
+	if t.Count == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("median %v, p99 %v, most %v (%d)", short(t.Median), short(t.P99), short(t.Most), t.Count)
+}
+
+// short has three digits.
+func short(d time.Duration) time.Duration {
+	unit := time.Duration(1)
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return d.Round(unit)
 }

@@ -3,7 +3,11 @@ package faults
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/redmux/redmux/proof/history"
 )
 
 // One goroutine per node and one per process with proxies draw kinds from the
@@ -184,4 +188,284 @@ func (r *run) wait(ctx context.Context, d time.Duration, mayHurry bool) bool {
 		d -= part
 	}
 	return ctx.Err() == nil
+}
+
+// A deck is the kinds of one scope, shuffled, each as often as it weighs. The
+// first deck has each kind once, so that a short run has all of them.
+type deck struct {
+	mu     sync.Mutex // guards the following
+	random *rand.Rand
+	kinds  []*Kind
+	left   []*Kind
+	leave  []*Kind // those that leave something behind
+	dealt  bool    // the first deck was dealt
+}
+
+func newDeck(kinds []*Kind, scope Scope, seed uint64) *deck {
+	d := &deck{random: rand.New(rand.NewPCG(seed, uint64(len(scope))))}
+	for _, k := range kinds {
+		if k.Scope == scope {
+			d.kinds = append(d.kinds, k)
+			if k.leaves {
+				d.leave = append(d.leave, k)
+			}
+		}
+	}
+	return d
+}
+
+// drawLast draws for the time right before a rest, whatever is left in the
+// deck. It returns nil if no kind leaves anything behind.
+func (d *deck) drawLast() *Kind {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.leave) == 0 || !d.dealt {
+		return nil
+	}
+	return d.leave[d.random.IntN(len(d.leave))]
+}
+
+// draw takes a kind that is allowed now, or returns nil.
+func (d *deck) draw(allowed func(*Kind) bool) *Kind {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.left) == 0 {
+		d.dealLocked()
+	}
+	i := slices.IndexFunc(d.left, allowed)
+	if i < 0 {
+		return nil
+	}
+	k := d.left[i]
+	d.left = slices.Delete(d.left, i, i+1)
+	return k
+}
+
+func (d *deck) dealLocked() {
+	for _, k := range d.kinds {
+		times := k.weight
+		if !d.dealt {
+			times = 1
+		}
+		d.left = append(d.left, slices.Repeat([]*Kind{k}, times)...)
+	}
+	d.random.Shuffle(len(d.left), func(i, j int) { d.left[i], d.left[j] = d.left[j], d.left[i] })
+	if !d.dealt { // the rare ones first, and before all the one that may not be made at any time
+		slices.SortStableFunc(d.left, func(a, b *Kind) int { return a.urgency() - b.urgency() })
+	}
+	d.dealt = true
+}
+
+// urgency is the order of the first deck.
+func (k *Kind) urgency() int {
+	if k.Name == killKind {
+		return 0
+	}
+	return k.weight
+}
+
+// A limiter decides when a fault may begin. It keeps a quorum of the nodes
+// healthy, but for storms, and lets no fault begin while the load rests.
+type limiter struct {
+	nodes, quorum int
+	recovery      time.Duration // how long a node that forgot does not count (R23)
+
+	mu      sync.Mutex // guards the following
+	changed sync.Cond
+	closed  bool
+	alone   int  // faults of all nodes that are at work, or wait for the others to end
+	storm   bool // a majority may be faulty
+	faulty  int  // nodes
+	links   int  // faults of links and processes
+	forgot  time.Time
+}
+
+func newLimiter(nodes int, maxTTL time.Duration) *limiter {
+	l := &limiter{nodes: nodes, quorum: nodes/2 + 1, recovery: maxTTL + maxTTL/50 + 200*time.Millisecond}
+	l.changed.L = &l.mu
+	return l
+}
+
+// allowed reports whether a kind may be drawn. A node that forgot does not
+// count for long, so outside storms only one does so at a time.
+func (l *limiter) allowed(k *Kind) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !k.forgets || l.storm || time.Since(l.forgot) > l.recovery
+}
+
+// enter waits until a fault may begin. It reports false if ctx has ended.
+func (l *limiter) enter(ctx context.Context, k *Kind) bool {
+	defer context.AfterFunc(ctx, func() { l.change(func() {}) })()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k.Scope == OfFleet {
+		l.alone++
+	}
+	for ctx.Err() == nil && !l.mayBeginLocked(k) {
+		l.changed.Wait()
+	}
+	if ctx.Err() != nil {
+		if k.Scope == OfFleet {
+			l.alone--
+		}
+		return false
+	}
+	l.countLocked(k, 1)
+	if k.forgets {
+		l.forgot = time.Now()
+	}
+	return true
+}
+
+func (l *limiter) mayBeginLocked(k *Kind) bool {
+	switch {
+	case l.closed:
+		return false
+	case k.Scope == OfFleet:
+		return l.faulty+l.links == 0
+	case k.Scope == OfNode && l.faulty >= l.mostLocked():
+		return false
+	}
+	return l.alone == 0
+}
+
+// mostLocked returns how many nodes may be faulty at once. A single node may
+// be: then nothing is granted.
+func (l *limiter) mostLocked() int {
+	if l.storm {
+		return l.nodes
+	}
+	return max(l.nodes-l.quorum, 1)
+}
+
+func (l *limiter) countLocked(k *Kind, by int) {
+	switch k.Scope {
+	case OfNode:
+		l.faulty += by
+	case OfFleet:
+		l.faulty += by * l.nodes
+	default:
+		l.links += by
+	}
+}
+
+// leave ends what enter began.
+func (l *limiter) leave(k *Kind) {
+	l.change(func() {
+		l.countLocked(k, -1)
+		if k.Scope == OfFleet {
+			l.alone--
+		}
+	})
+}
+
+func (l *limiter) setStorm(on bool) { l.change(func() { l.storm = on }) }
+
+// open lets faults begin again.
+func (l *limiter) open() { l.change(func() { l.closed = false }) }
+
+// change wakes the waiters.
+func (l *limiter) change(do func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	do()
+	l.changed.Broadcast()
+}
+
+// close lets no fault begin, and waits until all are over.
+func (l *limiter) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for l.faulty+l.links > 0 {
+		l.changed.Wait()
+	}
+}
+
+// A faultLog knows which faults are at work, how many there were, and when
+// nodes forgot their keys.
+type faultLog struct {
+	counts *counters // of the run
+
+	mu         sync.Mutex // guards the following
+	active     []*fault
+	made       map[string]int // by kind
+	forgetting []span         // in order of their beginnings, the latest last
+	past       []string       // the latest faults that are over, for those who look for the cause of a finding
+	mostAtOnce int            // nodes that were faulty at one moment
+}
+
+// A fault is one that is at work.
+type fault struct {
+	kind *Kind
+	node int // -1 for a process's
+	slot int // of the process; -1 for a node's
+	from int64
+}
+
+// span is a time on the system's monotonic clock. It is open while to is 0.
+type span struct{ from, to int64 }
+
+// spansKept bounds the memory of when nodes forgot; nothing is asked about
+// times that are as many restarts ago.
+const spansKept = 4096
+
+// begin is called before a fault begins.
+func (l *faultLog) begin(f *fault, quorum, nodes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f.from = history.Monotonic()
+	l.active = append(l.active, f)
+	if l.made == nil {
+		l.made = make(map[string]int)
+	}
+	l.made[f.kind.Name]++
+	if f.kind.forgets {
+		l.forgetting = append(l.forgetting, span{from: f.from})
+		if len(l.forgetting) > spansKept {
+			l.forgetting = l.forgetting[1:]
+		}
+	}
+	if n := l.faultyNodes(); n > l.mostAtOnce || n > nodes-quorum && f.node >= 0 {
+		l.mostAtOnce = max(n, l.mostAtOnce)
+		if n == nodes-quorum+1 && f.node >= 0 {
+			l.counts.count(Majorities)
+		}
+	}
+}
+
+// end is called when it is over.
+func (l *faultLog) end(f *fault) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.active = slices.DeleteFunc(l.active, func(a *fault) bool { return a == f })
+	t := history.Monotonic()
+	if f.kind.forgets {
+		for i := range l.forgetting {
+			if l.forgetting[i].from == f.from {
+				l.forgetting[i].to = t
+			}
+		}
+	}
+}
+
+// faultyNodes counts the servers that something is wrong with. The caller holds
+// the mutex.
+func (l *faultLog) faultyNodes() int {
+	nodes := make(map[int]bool)
+	for _, f := range l.active {
+		if f.kind.Scope == OfNode {
+			nodes[f.node] = true
+		}
+	}
+	return len(nodes)
+}
+
+// forgot reports whether some node lost its keys at a time that touches the
+// given one.
+func (l *faultLog) forgot(from, to int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.forgetting, func(s span) bool { return s.from <= to && (s.to == 0 || s.to >= from) })
 }

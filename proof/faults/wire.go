@@ -47,7 +47,7 @@ type setup struct {
 type tale struct {
 	Beat    int64    `json:",omitempty"` // no event that comes later has an earlier time
 	Ready   bool     `json:",omitempty"`
-	Tally   *Tally   `json:",omitempty"` // since the process began
+	Tally   Tally    `json:",omitempty"` // since the process began
 	Oddity  *oddity  `json:",omitempty"`
 	Resting *resting `json:",omitempty"` // again and again while it rests
 	Sample  *Sample  `json:",omitempty"`

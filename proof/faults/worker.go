@@ -54,7 +54,7 @@ type worker struct {
 	fenced     *redlock.Client // pushes too, and may lead
 	semaphore  redlock.Locker  // of push
 	parking    parking
-	inspector  *inspector
+	inspecting sync.Mutex
 	attempt    atomic.Uint64 // numbers of attempts in the history
 	broken     atomic.Uint64 // what a client that is wrong on purpose did
 	round      atomic.Int64  // the latest rest
@@ -116,7 +116,6 @@ func (w *worker) begin(s *setup, working *sync.WaitGroup) (err error) {
 	if w.fenced, err = w.client(redlock.Config{Fenced: true, Owner: fmt.Sprint("process-", s.Name)}); err != nil {
 		return err
 	}
-	w.inspector = newInspector(s.Direct, s.Password)
 	working.Go(w.report)
 	working.Go(w.ping)
 	for i := range w.Callers {
@@ -190,12 +189,11 @@ func (w *worker) end(working *sync.WaitGroup) error {
 	for _, c := range w.clients() {
 		_ = c.Close(ctx)
 	}
-	w.inspector.close()
 	w.tell(&tale{Tally: tally, Last: true})
 	return nil
 }
 
-func (w *worker) counted() *Tally {
+func (w *worker) counted() Tally {
 	t := w.sum()
 	// Renewals are not calls; the other extensions are the calls to Extend.
 	granted := uint64(0)
