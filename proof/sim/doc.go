@@ -14,22 +14,18 @@
 // failed may have to run several times. As in swarm testing, each seed draws
 // some of the kinds of faults, and has more of these.
 //
+//	seeds_test      the seeds, what happened in all of them, and what was violated
 //	draw_test       what a seed draws: masters, clocks, clients, TTLs, kinds of faults
 //	world_test      one seed in its bubble: from the first connection to the last
 //	faults_test     the kinds of faults, and how each is mended
-//	calm_test       what was done to a master or a link, and since when nothing is
-//	deployment_test Init, and clients that name only some of the masters (R30)
-//	overlap_test    two sets of masters that overlap (R29, R30)
+//	overlap_test    clients that name only some of the masters, and sets that overlap (R29, R30)
 //	process_test    a client from its beginning to its close or crash
 //	worker_test     what is done with locks and holds; what holds for each call (R4, R12)
+//	lockers_test    fencing numbers and their order, locks on several resources, and of other kinds
 //	referee_test    who holds what: exclusion, R4 by the masters' keys, R13
 //	tokens_test     what the masters saw of each token: R3, R7, R8
 //	settle_test     what is true when the faults are over (R26), and at the end (R28)
-//	numbers_test    fencing numbers, their order, and locks on several resources
 //	weakened_test   that all of these find what they should
-//	scripts_test    how the scripts of the masters can be broken
-//	report_test     what happened in all seeds, and what was violated
-//	watchdog_test   a seed that hangs is named
 //
 // The package knows redlock only from outside. Each pair of a client and a
 // master has a lane of its own, so clients differ in which masters they reach,

@@ -55,19 +55,30 @@ const outOfReach = "shared masters emptied, out of reach of their clients"
 
 // kinds are all kinds of faults.
 var kinds = []kind{
-	{name: "master stopped", strike: (*misfortune).stopMaster},
-	{name: "master crashed", strike: (*misfortune).crash},
+	{name: "master stopped", strike: ofMaster(brief, func(_ *misfortune, n *master) func() { n.pause.on(); return n.pause.off })},
+	{name: "master crashed", strike: ofMaster(brief, func(_ *misfortune, n *master) func() { // it comes back with its keys
+		n.absent.on()
+		n.node.RestartDurably()
+		return n.absent.off
+	})},
 	{name: forgetting, forgets: true, strike: (*misfortune).crashEmpty},
 	{name: blackout, forgets: true, strike: (*misfortune).blackout},
 	{name: outOfReach, forgets: true, strike: (*misfortune).takeAway},
 	{name: demotion, forgets: true, strike: (*misfortune).demote},
-	{name: "master cut off", strike: (*misfortune).cutOff},
-	{name: "connections dropped", strike: (*misfortune).dropConnections},
+	{name: "master cut off", strike: ofMaster(brief, (*misfortune).cutOff)},
+	{name: "connections dropped", strike: ofMaster(brief, func(_ *misfortune, n *master) func() { n.node.DropConns(); return nothing })}, // what it had received is executed
 	{name: "scripts flushed", strike: (*misfortune).flushScripts},
 	{name: "clock stepped back", strike: (*misfortune).stepBack},
-	{name: "release form changed", strike: (*misfortune).changeForm},
-	{name: "slow command", strike: (*misfortune).slow},
-	{name: "order of connections", strike: (*misfortune).reorder},
+	{name: "release form changed", strike: ofMaster(retry, (*misfortune).changeForm)},
+	{name: "slow command", strike: ofMaster(brief, func(m *misfortune, n *master) func() { // and those behind it on its connection
+		command := pick(m.random, "SET", "EVALSHA", "CLIENT KILL", "HELLO")
+		n.node.Delay(command, span(m.random, 30*ms))
+		return func() { n.node.Delay(command, 0) }
+	})},
+	{name: "order of connections", strike: func(m *misfortune) func() { // in which they are served after a pause
+		m.master().node.SetOrder(redistest.Order(m.random.IntN(3)))
+		return nothing
+	}},
 	{name: "OOM", strike: refuse("-OOM command not allowed when used memory > 'maxmemory'.", "SET")},
 	{name: "MISCONF", strike: refuse("-MISCONF Errors writing to the AOF file", "SET", "EVALSHA", "DELEX", "DELIFEQ")},
 	{name: "NOREPLICAS", strike: refuse("-NOREPLICAS Not enough good replicas to write.", "SET", "EVALSHA", "DELEX", "DELIFEQ")},
@@ -77,23 +88,43 @@ var kinds = []kind{
 	{name: "NOPERM on SET", strike: refuse("-NOPERM this user has no permissions to run the 'set' command", "SET")},
 	{name: "NOPERM on scripts", strike: refuse("-NOPERM this user has no permissions to run the 'evalsha' command", "EVALSHA")},
 	{name: killForbidden, strike: refuse("-NOPERM this user has no permissions to run the 'client|kill' command", "CLIENT KILL")},
-	{name: "latency", strike: (*misfortune).delay},
-	{name: "lane held up", strike: holdLane(func(l *lane) []*toggle { return []*toggle{&l.holdUp} })},
-	{name: "lane held down", strike: holdLane(func(l *lane) []*toggle { return []*toggle{&l.holdDown} })},
-	{name: "lane held", strike: holdLane(func(l *lane) []*toggle { return []*toggle{&l.holdUp, &l.holdDown} })},
-	{name: "dials held", strike: holdLane(func(l *lane) []*toggle { l.link.Reset(); return []*toggle{&l.holdDials} })},
-	{name: "lane reset", strike: (*misfortune).reset},
-	{name: "lane refused", strike: holdLane(func(l *lane) []*toggle { l.link.Reset(); return []*toggle{&l.refuse} })},
-	{name: "half-open", strike: (*misfortune).halfOpen},
-	{name: "break, delivered late", strike: (*misfortune).breakLate},
+	{name: "latency", strike: ofLane(brief, func(m *misfortune, l *lane) func() {
+		l.link.Latency(span(m.random, 20*ms), span(m.random, 20*ms))
+		return func() { l.link.Latency(l.up, l.down) }
+	})},
+	{name: "lane held up", strike: ofLane(brief, func(_ *misfortune, l *lane) func() { return hold(&l.holdUp) })},
+	{name: "lane held down", strike: ofLane(brief, func(_ *misfortune, l *lane) func() { return hold(&l.holdDown) })},
+	{name: "lane held", strike: ofLane(brief, func(_ *misfortune, l *lane) func() { return hold(&l.holdUp, &l.holdDown) })},
+	{name: "dials held", strike: ofLane(brief, func(_ *misfortune, l *lane) func() { l.link.Reset(); return hold(&l.holdDials) })},
+	{name: "lane reset", strike: ofLane(brief, func(_ *misfortune, l *lane) func() { l.link.Reset(); return nothing })},
+	{name: "lane refused", strike: ofLane(brief, func(_ *misfortune, l *lane) func() { l.link.Reset(); return hold(&l.refuse) })},
+	{name: "half-open", strike: ofLane(unnoticed+brief, func(_ *misfortune, l *lane) func() { l.link.HalfOpen(); return nothing })}, // only the master knows
+	{name: "break, delivered late", strike: ofLane(brief, func(m *misfortune, l *lane) func() { // commands arrive after a new connection was made (R8)
+		l.holdUp.on() // so that commands are in flight
+		m.world.sleep(span(m.random, 20*ms))
+		l.link.Break(span(m.random, 300*ms))
+		l.holdUp.off()
+		return nothing
+	})},
 	{name: "cut after bytes up", strike: cut(redistest.Up)},
 	{name: "cut after bytes down", strike: cut(redistest.Down)},
-	{name: "drip", strike: (*misfortune).drip},
+	// Bytes in flight at the end of a drip still arrive slowly.
+	{name: "drip", strike: ofDirection(unnoticed+brief, func(m *misfortune, l *redistest.Link, d redistest.Direction) func() {
+		l.Drip(d, span(m.random, 100*time.Microsecond))
+		return func() { l.Drip(d, 0) }
+	})},
 	{name: "one byte at a time", strike: (*misfortune).chunk},
-	{name: "narrow window", strike: (*misfortune).narrow},
+	// Writes wait until earlier ones have been read, as with full sockets.
+	{name: "narrow window", strike: ofDirection(unnoticed+brief, func(m *misfortune, l *redistest.Link, d redistest.Direction) func() {
+		l.Window(d, 1+m.random.IntN(200))
+		return func() { l.Window(d, 0) }
+	})},
 	{name: "process stopped", strike: (*misfortune).stopProcess},
 	{name: "process crashed", strike: (*misfortune).crashProcess},
 }
+
+// nothing mends a fault that is over by itself.
+func nothing() {}
 
 // strike causes faults until the contest is over. Then it mends what is broken.
 func (m *misfortune) strike() {
@@ -143,18 +174,34 @@ func lasting(c *calm, linger time.Duration, mend func()) func() {
 	}
 }
 
-func (m *misfortune) stopMaster() func() {
-	master := m.master()
-	master.pause.on()
-	return lasting(&master.calm, brief, master.pause.off)
+// ofMaster makes a fault of a random master. Its consequences may linger.
+func ofMaster(linger time.Duration, strike func(*misfortune, *master) (mend func())) func(*misfortune) func() {
+	return func(m *misfortune) func() {
+		n := m.master()
+		n.calm.begin()
+		mend := strike(m, n)
+		return func() { mend(); n.calm.end(linger) }
+	}
 }
 
-// crash kills a master's process, which comes back with its keys.
-func (m *misfortune) crash() func() {
-	master := m.master()
-	master.absent.on()
-	master.node.RestartDurably()
-	return lasting(&master.calm, brief, master.absent.off)
+// ofLane does the same with a lane.
+func ofLane(linger time.Duration, strike func(*misfortune, *lane) (mend func())) func(*misfortune) func() {
+	return func(m *misfortune) func() {
+		l := m.lane()
+		if l == nil {
+			return nil
+		}
+		l.calm.begin()
+		mend := strike(m, l)
+		return func() { mend(); l.calm.end(linger) }
+	}
+}
+
+// ofDirection does the same with one direction of a lane, or both.
+func ofDirection(linger time.Duration, strike func(*misfortune, *redistest.Link, redistest.Direction) (mend func())) func(*misfortune) func() {
+	return ofLane(linger, func(m *misfortune, l *lane) func() {
+		return strike(m, l.link, pick(m.random, redistest.Up, redistest.Down, redistest.Both))
+	})
 }
 
 // crashEmpty restarts a master without its keys.
@@ -168,7 +215,7 @@ func (m *misfortune) crashEmpty() func() {
 	mend := lasting(&master.calm, brief, master.absent.off)
 	if m.random.IntN(2) == 0 {
 		mend() // restart it at once, while what it forgot is still in use
-		return func() {}
+		return nothing
 	}
 	return mend
 }
@@ -219,7 +266,7 @@ func (m *misfortune) demote() func() {
 			master.node.DropConns()
 		}
 	}
-	mend := lasting(&master.calm, brief, func() {})
+	mend := lasting(&master.calm, brief, nothing)
 	cut()
 	if m.random.IntN(2) == 0 {
 		master.node.Between(func() {
@@ -257,23 +304,22 @@ func (m *master) resync(random *rand.Rand) {
 
 // cutOff holds all lanes to one master, in one direction or both, like a
 // network partition.
-func (m *misfortune) cutOff() func() {
-	master := m.master()
+func (m *misfortune) cutOff(n *master) func() {
 	up, down := m.random.IntN(3) > 0, m.random.IntN(3) > 0
 	var held []*toggle
 	for _, p := range m.world.running() {
 		if up {
-			held = append(held, &p.lanes[master.index].holdUp)
+			held = append(held, &p.lanes[n.index].holdUp)
 		}
 		if down {
-			held = append(held, &p.lanes[master.index].holdDown)
+			held = append(held, &p.lanes[n.index].holdDown)
 		}
 	}
-	return lasting(&master.calm, brief, hold(held))
+	return hold(held...)
 }
 
 // hold turns toggles on; the function that it returns turns them off.
-func hold(all []*toggle) func() {
+func hold(all ...*toggle) func() {
 	for _, s := range all {
 		s.on()
 	}
@@ -282,15 +328,6 @@ func hold(all []*toggle) func() {
 			s.off()
 		}
 	}
-}
-
-// dropConnections resets all connections of a master; what it had received is
-// executed.
-func (m *misfortune) dropConnections() func() {
-	master := m.master()
-	mend := lasting(&master.calm, brief, func() {})
-	master.node.DropConns()
-	return mend
 }
 
 // flushScripts is SCRIPT FLUSH: the next client that runs a script has to load
@@ -304,7 +341,7 @@ func (m *misfortune) flushScripts() func() {
 		master.calm.begin() // until the scripts are loaded
 	}
 	master.node.FlushScripts()
-	return func() {}
+	return nothing
 }
 
 // stepBack makes keys live longer. A step forward would end them early, and
@@ -315,131 +352,42 @@ func (m *misfortune) stepBack() func() {
 	master.stepped = time.Now()
 	master.mu.Unlock()
 	master.node.Clock().Step(-span(m.random, 200*ms))
-	return func() {}
+	return nothing
 }
 
 // changeForm replaces a master by another version of the server, with a restart
 // or under open connections (R25).
-func (m *misfortune) changeForm() func() {
-	master := m.master()
-	mend := lasting(&master.calm, retry, func() {})
-	master.node.Native(pick(m.random, []string{"DELEX"}, []string{"DELIFEQ"}, []string{"DELEX", "DELIFEQ"}, nil)...)
+func (m *misfortune) changeForm(n *master) func() {
+	n.node.Native(pick(m.random, []string{"DELEX"}, []string{"DELIFEQ"}, []string{"DELEX", "DELIFEQ"}, nil)...)
 	if m.random.IntN(2) == 0 {
-		master.node.DropConns()
+		n.node.DropConns()
 	}
-	return mend
-}
-
-// slow delays one command, and those behind it on its connection, while other
-// connections continue.
-func (m *misfortune) slow() func() {
-	master, command := m.master(), pick(m.random, "SET", "EVALSHA", "CLIENT KILL", "HELLO")
-	master.node.Delay(command, span(m.random, 30*ms))
-	return lasting(&master.calm, brief, func() { master.node.Delay(command, 0) })
-}
-
-// reorder changes the order in which connections are served, which matters
-// after a pause.
-func (m *misfortune) reorder() func() {
-	m.master().node.SetOrder(redistest.Order(m.random.IntN(3)))
-	return func() {}
+	return nothing
 }
 
 // refuse makes a master answer some of the commands with an error (R24).
 func refuse(reply string, commands ...string) func(*misfortune) func() {
-	return func(m *misfortune) func() {
-		master := m.master()
+	return ofMaster(brief, func(m *misfortune, n *master) func() {
 		these := commands
 		if m.random.IntN(2) == 0 {
 			these = []string{pick(m.random, commands...)}
 		}
-		master.node.Refuse(reply, these...)
-		return lasting(&master.calm, brief, func() { master.node.Refuse("", these...) })
-	}
-}
-
-// holdLane turns something on for one lane.
-func holdLane(which func(*lane) []*toggle) func(*misfortune) func() {
-	return func(m *misfortune) func() {
-		l := m.lane()
-		if l == nil {
-			return nil
-		}
-		return lasting(&l.calm, brief, hold(which(l)))
-	}
-}
-
-func (m *misfortune) delay() func() {
-	l := m.lane()
-	if l == nil {
-		return nil
-	}
-	l.link.Latency(span(m.random, 20*ms), span(m.random, 20*ms))
-	return lasting(&l.calm, brief, func() { l.link.Latency(l.up, l.down) })
-}
-
-func (m *misfortune) reset() func() {
-	l := m.lane()
-	if l == nil {
-		return nil
-	}
-	mend := lasting(&l.calm, brief, func() {})
-	l.link.Reset()
-	return mend
-}
-
-// halfOpen makes a connection that only the master knows to be dead.
-func (m *misfortune) halfOpen() func() {
-	l := m.lane()
-	if l == nil {
-		return nil
-	}
-	mend := lasting(&l.calm, unnoticed+brief, func() {})
-	l.link.HalfOpen()
-	return mend
-}
-
-// breakLate makes commands in flight arrive after a new connection has been
-// made (R8).
-func (m *misfortune) breakLate() func() {
-	l := m.lane()
-	if l == nil {
-		return nil
-	}
-	mend := lasting(&l.calm, brief, func() {})
-	l.holdUp.on() // so that commands are in flight
-	m.world.sleep(span(m.random, 20*ms))
-	l.link.Break(span(m.random, 300*ms))
-	l.holdUp.off()
-	return mend
+		n.node.Refuse(reply, these...)
+		return func() { n.node.Refuse("", these...) }
+	})
 }
 
 // cut resets connections after a number of bytes: in the middle of a handshake,
 // of a command, of a reply.
 func cut(d redistest.Direction) func(*misfortune) func() {
-	return func(m *misfortune) func() {
-		l := m.lane()
-		if l == nil {
-			return nil
-		}
+	return ofLane(brief, func(m *misfortune, l *lane) func() {
 		set := l.link.Cut
 		if m.random.IntN(2) == 0 {
 			set = l.link.CutOnce
 		}
 		set(d, m.random.Int64N(3000))
-		return lasting(&l.calm, brief, func() { l.link.Cut(d, -1) })
-	}
-}
-
-// drip delivers bytes slowly. Bytes in flight at its end still arrive slowly.
-func (m *misfortune) drip() func() {
-	l := m.lane()
-	if l == nil {
-		return nil
-	}
-	d := pick(m.random, redistest.Up, redistest.Down, redistest.Both)
-	l.link.Drip(d, span(m.random, 100*time.Microsecond))
-	return lasting(&l.calm, unnoticed+brief, func() { l.link.Drip(d, 0) })
+		return func() { l.link.Cut(d, -1) }
+	})
 }
 
 // chunk splits input at every byte, which takes no time and causes no trouble.
@@ -451,18 +399,6 @@ func (m *misfortune) chunk() func() {
 	d := pick(m.random, redistest.Up, redistest.Down, redistest.Both)
 	l.link.Chunk(d, 1)
 	return func() { l.link.Chunk(d, 0) }
-}
-
-// narrow makes writes wait until earlier ones have been read, as with full
-// socket buffers.
-func (m *misfortune) narrow() func() {
-	l := m.lane()
-	if l == nil {
-		return nil
-	}
-	d := pick(m.random, redistest.Up, redistest.Down, redistest.Both)
-	l.link.Window(d, 1+m.random.IntN(200))
-	return lasting(&l.calm, unnoticed+brief, func() { l.link.Window(d, 0) })
 }
 
 // stopProcess is SIGSTOP of a client.
@@ -490,5 +426,5 @@ func (m *misfortune) crashProcess() func() {
 		return nil
 	}
 	p.crash(m.random.IntN(2) == 0)
-	return func() {}
+	return nothing
 }

@@ -15,7 +15,7 @@ import (
 // settle checks what follows when all faults are over: masters count again and
 // locks are granted within the bounds of R26, and every debt is paid.
 func (w *world) settle() {
-	if len(w.report.Violations) > 0 {
+	if len(w.report.violations) > 0 {
 		return // one violation is enough, and what follows it proves nothing
 	}
 	if w.draw.broken.staysAway {
@@ -99,8 +99,6 @@ func (w *world) awaitHealth(p *process, start time.Time) {
 		}
 		switch since := now.Sub(start); {
 		case now.Sub(counted) > steady && now.Sub(settled) > steady && (answered || misplaced || since > counts+lenient):
-			w.slowest("ms until all masters count", int(counted.Sub(start)/ms))
-			w.slowest("ms until nothing is owed", int(settled.Sub(start)/ms))
 			return
 		case missing != "" && since > counts:
 			w.violate("R26", "%s: %v after the last fault: %s", p.name, since, missing)
@@ -121,17 +119,6 @@ func (w *world) awaitHealth(p *process, start time.Time) {
 		time.Sleep(10 * ms)
 	}
 }
-
-// slowest keeps the largest of several numbers.
-func (w *world) slowest(what string, n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	name := slowestPrefix + what
-	w.report.Count(name, max(0, n-w.report.Counts[name]))
-}
-
-// slowestPrefix marks numbers that are not added up.
-const slowestPrefix = "slowest "
 
 // missing says what is not yet as it should be for a process, if misplaced tells
 // that its client was refused for its set of masters.

@@ -40,7 +40,6 @@ type token struct {
 	// connects identifies the connections to the masters over which the release
 	// went; 0 if there was none.
 	connects []int
-	looked   bool
 }
 
 // noToken is the token with which handshakes try the scripts.
@@ -231,7 +230,6 @@ func (s *tokens) look() {
 			}
 		}
 	}
-	s.countLooked()
 }
 
 // judge tells which rule an orphan breaks. If the connection of the release is
@@ -286,26 +284,6 @@ func (s *tokens) orphan(value string) (token, bool) {
 		return token{}, false
 	}
 	return *t, true
-}
-
-// countLooked counts the tokens on masters of which an orphan would have been
-// noticed: the number shows the worth of look.
-func (s *tokens) countLooked() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range s.seen {
-		if t.of == nil || t.state != isOver || t.looked || time.Since(t.over) <= 2*s.world.draw.latency+goneMost {
-			continue
-		}
-		t.looked = true
-		for i, m := range s.world.masters {
-			l := t.of.process.lanes[i]
-			since := t.over.Add(-t.stand - l.roundTrip())
-			if t.connects != nil && t.connects[i] > 0 && m.calm.isSince(since) && l.calm.isSince(since) {
-				s.world.count("keys looked for in vain", 1)
-			}
-		}
-	}
 }
 
 // connects returns the numbers of the connections to all masters of the world,

@@ -112,25 +112,13 @@ func (k *worker) lock(resource string) {
 	ttl := k.ttl()
 	ctx, cancel := k.patience(300 * ms)
 	defer cancel()
-	var lock redlock.Lock
-	var err error
 	start := time.Now()
-	if k.random.IntN(2) == 0 {
-		err = k.call("TryAcquire", 0, ctx, attemptErrors, func() (err error) {
-			lock, err = p.client.TryAcquire(ctx, resource, ttl)
-			return err
-		})
-		if latest := start.Add(ttl - w.draw.slack(ttl)); err == nil && !p.config.Fenced && lock.Until().After(latest) {
-			w.violate("R4", "%s: valid for %v more than is left of a TTL of %v", p.name, lock.Until().Sub(latest), ttl)
-		}
-	} else {
-		err = k.call("Acquire", waitForCtx, ctx, acquireErrors, func() (err error) {
-			lock, err = p.client.Acquire(ctx, resource, ttl)
-			return err
-		})
-	}
+	lock, waited, err := k.acquire(ctx, p.client.Lock(resource), 0, ttl)
 	if err != nil {
 		return
+	}
+	if latest := start.Add(ttl - w.draw.slack(ttl)); !waited && !p.config.Fenced && lock.Until().After(latest) {
+		w.violate("R4", "%s: valid for %v more than is left of a TTL of %v", p.name, lock.Until().Sub(latest), ttl)
 	}
 	t := w.referee.granted(k, resource, start, ttl, lock, nil)
 	p.awake()
@@ -153,6 +141,33 @@ func (k *worker) lock(resource string) {
 		k.pause(span(k.random, lock.Validity()))
 	}
 	k.expectHeld("Release", lock, k.release(t, 0, lock.Release))
+}
+
+// acquire takes a lock, waiting or not. once is how long an attempt may take
+// besides the vote timeout.
+func (k *worker) acquire(ctx context.Context, with redlock.Locker, once, ttl time.Duration) (lock redlock.Lock, waited bool, err error) {
+	name, take := "TryAcquire", with.TryAcquire
+	if waited = k.random.IntN(2) == 0; waited {
+		name, once, take = "Acquire", waitForCtx, with.Acquire
+	}
+	err = k.call(name, once, ctx, attemptErrors, func() (err error) {
+		lock, err = take(ctx, ttl)
+		return err
+	})
+	return lock, waited, err
+}
+
+// lengthen extends the lock of some tenures without a limit of time.
+func (k *worker) lengthen(lock redlock.Lock, ttl time.Duration, all ...*tenure) redlock.Lock {
+	longer, err := lock.Extend(context.WithValue(context.Background(), workerKey{}, k), ttl)
+	k.expectHeld("Extend", lock, err)
+	if err != nil {
+		return lock
+	}
+	for _, t := range all {
+		k.process.world.referee.extended(t, ttl, longer)
+	}
+	return longer
 }
 
 // expectHeld checks an answer about a lock that is still valid: unless a master
@@ -214,20 +229,16 @@ func (k *worker) hold(resource string) {
 	o := k.holdOptions()
 	ctx, cancel := k.patience(300 * ms)
 	defer cancel()
-	var h *redlock.Hold
-	var err error
 	start := time.Now()
+	with, h := p.client.Lock(resource), (*redlock.Hold)(nil)
+	name, most, take := "TryHold", time.Duration(0), with.TryHold
 	if k.random.IntN(2) == 0 {
-		err = k.call("TryHold", 0, ctx, attemptErrors, func() (err error) {
-			h, err = p.client.Lock(resource).TryHold(ctx, o)
-			return err
-		})
-	} else {
-		err = k.call("Hold", waitForCtx, ctx, acquireErrors, func() (err error) {
-			h, err = p.client.Hold(ctx, resource, o)
-			return err
-		})
+		name, most, take = "Hold", waitForCtx, with.Hold
 	}
+	err := k.call(name, most, ctx, attemptErrors, func() (err error) {
+		h, err = take(ctx, o)
+		return err
+	})
 	if err != nil {
 		return
 	}
@@ -315,7 +326,7 @@ func (k *worker) do(resource string) {
 		w.count("done", 1)
 	case own != nil:
 		w.violate("R14", "%s: Do lost the error of its function, %v: %v", p.name, own, err)
-	case !isOneOf(err, acquireErrors):
+	case !isOneOf(err, attemptErrors):
 		w.violate("R12", "%s: Do: an error that is not documented: %v", p.name, err)
 	}
 }
@@ -343,8 +354,7 @@ var (
 	attemptErrors = []error{
 		redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrExpired, redlock.ErrOverloaded, context.Canceled, context.DeadlineExceeded,
 	}
-	acquireErrors = attemptErrors
-	extendErrors  = []error{
+	extendErrors = []error{
 		redlock.ErrNotHeld, redlock.ErrNoQuorum, redlock.ErrExpired, redlock.ErrOverloaded,
 		context.Canceled, context.DeadlineExceeded,
 	}

@@ -29,12 +29,11 @@ type world struct {
 
 	// ctx ends with the contest, and at the first violation, since one is
 	// enough.
-	ctx    context.Context
-	stop   context.CancelFunc
-	closed chan struct{} // by close
+	ctx  context.Context
+	stop context.CancelFunc
 
 	mu     sync.Mutex // guards the following
-	report *Report
+	report *report
 	lives  []*process // all processes that ever ran
 	places []*process // those that run, by place
 }
@@ -60,43 +59,24 @@ type master struct {
 }
 
 // run simulates one seed, from its first connection to its last.
-func run(t *testing.T, d *draw) *Report {
-	report := &Report{Seeds: 1}
+func run(t *testing.T, d *draw) *report {
+	r := newReport()
 	start := time.Now()
-	dog := Watchdog(d.seed, Patience) // outside the bubble, in real time
-	defer dog.Stop()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(d, report)
+		w := newWorld(d, r)
 		defer w.close()
-		go w.beat(dog)
 		w.contest()
 		w.settle()
 		w.end()
-		report.Simulated = time.Since(w.begun)
+		r.simulated = time.Since(w.begun)
 	})
-	report.Took = time.Since(start)
-	return report
+	r.took = time.Since(start)
+	return r
 }
 
-// beat tells the watchdog that the simulated clock moves. It ends after more
-// time than any seed takes, lest the clock move on when nothing else does.
-func (w *world) beat(dog *Dog) {
-	tick := time.NewTicker(time.Second / 10)
-	defer tick.Stop()
-	for end := time.Now().Add(time.Hour); time.Now().Before(end); {
-		select {
-		case <-tick.C:
-			dog.Beat()
-		case <-w.closed:
-			return
-		}
-	}
-}
-
-func newWorld(d *draw, report *Report) *world {
+func newWorld(d *draw, r *report) *world {
 	w := &world{
-		draw: d, network: redistest.NewNetwork(), report: report, sets: overlap{known: make(map[string]bool)},
-		closed: make(chan struct{}),
+		draw: d, network: redistest.NewNetwork(), report: r, sets: overlap{known: make(map[string]bool)},
 	}
 	w.referee = &referee{world: w, held: make(map[string][]*tenure), numbers: make(map[string][]numbered)}
 	w.tokens = newTokens(w)
@@ -199,7 +179,6 @@ func (w *world) dialAs(client string, set int) func(ctx context.Context, network
 
 // close ends what is left. All clients have been closed.
 func (w *world) close() {
-	close(w.closed)
 	w.stop()
 	for _, m := range w.masters {
 		m.node.Close()
@@ -215,20 +194,20 @@ func (w *world) violate(rule, format string, args ...any) {
 		return // a broken part shows in several ways
 	}
 	at := fmt.Sprintf("after %v: ", time.Since(w.begun).Round(10*time.Microsecond))
-	w.report.Violate(w.draw.seed, rule, "%s", at+fmt.Sprintf(format, args...))
+	w.report.violations = append(w.report.violations, violation{w.draw.seed, rule, at + fmt.Sprintf(format, args...)})
 	w.stop()
 }
 
 func (w *world) count(name string, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.report.Count(name, n)
+	w.report.counts[name] += n
 }
 
 func (w *world) fault(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.report.Fault(name)
+	w.report.faults[name]++
 }
 
 // keys returns the keys of a master that belong to locks.
@@ -267,4 +246,68 @@ func (m *master) forgotSince(t time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return !m.forgot.Before(t)
+}
+
+// A calm records what is being done to a master or a lane, and since when
+// nothing is. What is promised only for healthy masters (R7) is required of
+// those that have been calm for long enough.
+type calm struct {
+	mu       sync.Mutex // guards the following
+	troubles int
+	since    time.Time
+}
+
+func (c *calm) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.troubles++
+}
+
+// end ends a trouble whose consequences may last for another while: a
+// connection that is dead unnoticed, or a release that is retried later.
+func (c *calm) end(linger time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.troubles--
+	if until := time.Now().Add(linger); until.After(c.since) {
+		c.since = until
+	}
+}
+
+// isSince reports whether nothing has been wrong since t.
+func (c *calm) isSince(t time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.troubles == 0 && !c.since.After(t)
+}
+
+// A toggle can be turned on by several faults: it is on as long as one of them
+// wants it.
+type toggle struct {
+	turn func(on bool)
+
+	mu     sync.Mutex // guards the following
+	wanted int
+}
+
+func (s *toggle) on() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wanted++; s.wanted == 1 {
+		s.turn(true)
+	}
+}
+
+func (s *toggle) off() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wanted--; s.wanted == 0 {
+		s.turn(false)
+	}
+}
+
+func (s *toggle) isOn() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wanted > 0
 }
