@@ -6,9 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -83,75 +81,6 @@ func (f *fleet) cancelAfter(c *redlock.Client, callers int, after, trip time.Dur
 		return fmt.Errorf("%d of %d callers were not cancelled", n, callers)
 	}
 	return err
-}
-
-// After Close there are no more goroutines and descriptors than before, at once
-// and not some time later (R28).
-func TestFaultNothingLeftAfterClose_R28(t *testing.T) {
-	f := newFleet(t, 5, redistest.OverTCP)
-	for _, what := range []string{"idle", "used", "one stopped", "three stopped", "one dead"} {
-		goroutines, descriptors := runtime.NumGoroutine(), openDescriptors(f) // once, so that leaks of one try do not hide in the next
-		bestOf(t, func() error { return f.closeAfter(what, goroutines, descriptors) })
-	}
-}
-
-func (f *fleet) closeAfter(what string, goroutines, descriptors int) error {
-	c, err := redlock.New(context.Background(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers)...), Forgetful: true})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.provoke(c, what)
-	start := time.Now()
-	if err := c.Close(context.Background()); err != nil {
-		f.Errorf("%s: Close: %v", what, err)
-	}
-	took := time.Since(start)
-	if n := openDescriptors(f); n > descriptors {
-		f.Errorf("%s: %d descriptors before, %d after Close", what, descriptors, n)
-	}
-	// A goroutine may take a moment to end after its WaitGroup is done.
-	_, late := soon(time.Second, func() error {
-		if n := runtime.NumGoroutine(); n > goroutines {
-			return fmt.Errorf("%s: %d goroutines before, %d after Close", what, goroutines, n)
-		}
-		return nil
-	})
-	f.Logf("%s: Close took %v", what, took)
-	f.continues(0, 1, 2, 3)
-	if took > timingSlack*300*time.Millisecond {
-		return fmt.Errorf("%s: Close took %v", what, took)
-	}
-	return late
-}
-
-func (f *fleet) provoke(c *redlock.Client, what string) {
-	f.Helper()
-	switch what {
-	case "used":
-		l := f.load(c, workload{callers: 16})
-		time.Sleep(50 * time.Millisecond)
-		l.end()
-	case "one stopped":
-		f.stop(0)
-		_, _ = c.TryAcquire(context.Background(), "x", time.Minute)
-	case "three stopped":
-		f.stop(0, 1, 2)
-		_, _ = c.TryAcquire(context.Background(), "x", time.Minute)
-	case "one dead":
-		if err := f.servers[4].Kill(); err != nil {
-			f.Fatal(err)
-		}
-		_, _ = c.TryAcquire(context.Background(), "x", time.Minute)
-	}
-}
-
-func openDescriptors(tb testing.TB) int {
-	tb.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return 0 // no such folder here: only goroutines count
-	}
-	return len(all)
 }
 
 // The same when a service ends as most do: the context of its callers ends, and

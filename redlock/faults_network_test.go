@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -228,64 +227,3 @@ func TestFaultOldBytesArriveAfterTheNewConnection_R8(t *testing.T) {
 // repeatedWithin is how long the second repetition of a release, due after 1.25
 // s, may take. The third comes after 5.25 s.
 var repeatedWithin = min(timingSlack*2*time.Second, unprompted)
-
-// Callers acquire and release one resource each, over and over, some of them
-// impatient, while the segments of three nodes are delayed by varying times: no
-// SET is overtaken by its own release, and no release by the next SET (R8). So
-// no caller is ever refused by its own key, and nothing is left.
-func TestFaultMergedReleasesOverSlowLinks_R8(t *testing.T) {
-	for _, impatient := range []bool{false, true} {
-		t.Run(fmt.Sprint("impatient=", impatient), func(t *testing.T) {
-			f := newFleet(t, 5)
-			proxies := redistest.Proxies(t, f.servers[:3])
-			urls := append(redistest.URLs(proxies), redistest.URLs(f.servers[3:])...)
-			c := f.client(redlock.Config{Nodes: redlock.Nodes(urls...), NodeTimeout: unhurried})
-			f.allUp(c, inTheEnd)
-			w := workload{callers: 48, turns: 1}
-			if impatient {
-				w.context = impatience
-			}
-			l := f.load(c, w)
-			for l.now() < 800*time.Millisecond || l.granted(0, l.now()) < 200 && l.now() < inTheEnd {
-				p := proxies[rand.N(3)]
-				switch rand.N(4) {
-				case 0:
-					p.Pause(redistest.Up)
-					time.Sleep(rand.N(20 * time.Millisecond))
-					p.Resume(redistest.Up)
-				case 1:
-					p.Chunk(redistest.Both, 1+rand.N(200))
-				default:
-					p.Latency(rand.N(10*time.Millisecond), rand.N(10*time.Millisecond))
-				}
-				time.Sleep(rand.N(10 * time.Millisecond))
-			}
-			for _, p := range proxies {
-				p.Latency(0, 0)
-				p.Chunk(redistest.Both, 0)
-			}
-			l.end()
-			allowed := []error{redlock.ErrNoQuorum}
-			if impatient {
-				allowed = append(allowed, context.Canceled)
-			}
-			l.fails(-1, allowed...) // ErrHeld and ErrNotHeld are not allowed
-			f.noOrphans(unprompted)
-			grants := int(l.granted(0, l.now()))
-			if grants < 200 {
-				t.Errorf("only %d grants", grants)
-			}
-		})
-	}
-}
-
-// impatience returns a context that ends within a few milliseconds, for every
-// other attempt.
-func impatience() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.Background())
-	if rand.N(2) == 0 {
-		return ctx, cancel
-	}
-	timer := time.AfterFunc(1+rand.N(8*time.Millisecond), cancel)
-	return ctx, func() { timer.Stop(); cancel() }
-}

@@ -18,6 +18,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// nativeCommands returns the native release commands of a server, by its
+// answers (R25).
+func nativeCommands(s *redistest.Server) (all []string) {
+	for _, command := range [][]string{{"DELEX", "none", "IFEQ", "a"}, {"DELIFEQ", "none", "a"}} {
+		if v, err := s.Do(command...); err == nil && v == int64(0) {
+			all = append(all, command[0])
+		}
+	}
+	return all
+}
+
 // leastPrivilege gives the user redlock exactly the necessary rights, except
 // without.
 func leastPrivilege(f *fleet, without string) {

@@ -392,7 +392,6 @@ type faultLog struct {
 	active     []*fault
 	made       map[string]int // by kind
 	forgetting []span         // in order of their beginnings, the latest last
-	past       []string       // the latest faults that are over, for those who look for the cause of a finding
 	mostAtOnce int            // nodes that were faulty at one moment
 }
 
