@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -133,15 +132,6 @@ func TestReadStopsWhenAsked(t *testing.T) {
 	require.Len(t, events, 2)
 	_, err = all(Open(name + "not there"))
 	require.ErrorIs(t, err, os.ErrNotExist)
-}
-
-// One string is kept for each resource, and not too many.
-func TestNamesAreKeptOnce(t *testing.T) {
-	n := make(names)
-	for i := range 3 * maxNames {
-		n.one(strconv.Itoa(i))
-	}
-	require.LessOrEqual(t, len(n), maxNames)
 }
 
 // Merge returns all events in order. Among equal times it keeps each stream's

@@ -23,7 +23,6 @@ var ErrCut = errors.New("history: the last line is cut")
 func Read(r io.Reader) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		lines := bufio.NewReaderSize(r, maxLine)
-		names := make(names)
 		for number := 1; ; number++ {
 			line, err := lines.ReadSlice('\n')
 			if err == io.EOF && len(line) == 0 {
@@ -32,7 +31,7 @@ func Read(r io.Reader) iter.Seq2[Event, error] {
 			var e Event
 			switch err {
 			case nil:
-				e, err = parse(line, names)
+				e, err = parse(line)
 			case io.EOF:
 				err = ErrCut
 			case bufio.ErrBufferFull:
@@ -63,27 +62,9 @@ func Open(name string) iter.Seq2[Event, error] {
 	}
 }
 
-// names keeps one string for each resource, so that millions of events do not
-// hold as many copies. It is emptied when it grows large, as it does if
-// resources occur only once.
-type names map[string]string
-
-const maxNames = 1 << 16
-
-func (n names) one(s string) string {
-	if known, ok := n[s]; ok {
-		return known
-	}
-	if len(n) >= maxNames {
-		clear(n)
-	}
-	n[s] = s
-	return s
-}
-
 // parse parses one line. It ignores unknown members: a later version may have
 // more.
-func parse(line []byte, names names) (Event, error) {
+func parse(line []byte) (Event, error) {
 	var e Event
 	if err := json.Unmarshal(line, &e); err != nil {
 		return Event{}, err
@@ -95,6 +76,6 @@ func parse(line []byte, names names) (Event, error) {
 	if e.Form, ok = forms[string(e.Form)]; !ok {
 		return Event{}, errors.New("no lock has such a form")
 	}
-	e.Ev, e.Resource = kind, names.one(e.Resource)
+	e.Ev = kind
 	return e, nil
 }
