@@ -53,8 +53,8 @@ func TestFaultsQuick(t *testing.T) {
 	}
 	options.wants = func(r *Report) bool {
 		every := !slices.ContainsFunc(kinds, func(k *Kind) bool { return r.Faults[k.Name] == 0 })
-		return every && r.Tally[Operations] > operations && r.Tally[Rests] > 0 && r.Tally[Looked] > 0 && r.Tally[Contended] > 0 &&
-			r.Tally[HandedOver] > 0 && r.Tally[Looks] > 0 && len(r.Idle()) == 0 && r.Tally[AfterReset] >= fenced
+		return every && r.Tally[Operations] > operations && r.Tally[AfterReset] >= fenced && len(r.Idle()) == 0 &&
+			len(r.Tally.none([]Count{Rests, Looked, Contended, HandedOver, Looks})) == 0
 	}
 	report, err := Run(context.Background(), options)
 	require.NoError(t, err, said.String())
@@ -66,14 +66,11 @@ func TestFaultsQuick(t *testing.T) {
 	assert.Empty(t, report.Orphans, said.String())
 	assert.Empty(t, report.Unsettled)
 	assert.Zero(t, report.Tally[Failed], "attempts that ended with an error that has no name")
-	for _, k := range kinds {
-		assert.Positive(t, report.Faults[k.Name], k.Name)
-	}
+	assert.True(t, options.wants(report), "a kind of fault or something else is missing: %v", report.Idle())
 	for name, n := range report.FailedInjections { // once or twice is a busy machine
 		assert.LessOrEqual(t, n, max(2, report.Faults[name]), "%s could not be made: %s", name, report.WhyFailed[name])
 	}
 	assert.Empty(t, report.NeverMade())
-	assert.Greater(t, report.Tally[Operations], operations)
 	// Thousands a second are usual. More time than ten seconds is given for
 	// what is rare, and not to a client that stalls.
 	assert.Greater(t, float64(report.Tally[Operations]), 30*report.Took.Seconds(), "an average, with rests")
@@ -81,14 +78,7 @@ func TestFaultsQuick(t *testing.T) {
 	slices.Sort(seconds)
 	assert.Greater(t, seconds[len(seconds)/2], uint64(100), "in the median second")
 	t.Logf("operations in a second: %d to %d, median %d", seconds[0], seconds[len(seconds)-1], seconds[len(seconds)/2])
-	assert.Empty(t, report.Idle())
-	assert.GreaterOrEqual(t, report.Tally[AfterReset], fenced)
-	assert.Positive(t, report.Tally[Contended])
-	assert.Positive(t, report.Tally[HandedOver])
-	assert.Positive(t, report.Tally[Renewals])
-	assert.Positive(t, report.Tally[Looks])
 	assert.GreaterOrEqual(t, report.Tally[Rests], uint64(2))
-	assert.Positive(t, report.Tally[Looked])
 
 	var again history.Exclusion // the file says what the run said
 	for e, err := range history.Read(&lines) {
