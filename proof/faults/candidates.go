@@ -56,15 +56,14 @@ func (w *worker) stand(random *rand.Rand) {
 	c.election = made
 	c.begin()
 	if err := c.election.Run(ctx, c.lead); !c.over {
-		w.counters.attempt(err)
-		w.note(refusal(err), c.bid, redlock.Lock{}, time.Time{})
+		w.denied(c.bid, err)
 	}
 }
 
 // begin begins to wait for the next term.
 func (c *campaign) begin() {
 	c.bid = c.worker.bid(candidate, electionKey)
-	c.note(history.Start, c.bid, redlock.Lock{}, time.Time{})
+	c.attempts(c.bid)
 	c.lost.Reset(50*time.Millisecond + randomTime(c.random, time.Second))
 }
 

@@ -51,11 +51,9 @@ func (w *worker) hold(random *rand.Rand, b bid, begin func(context.Context) (*re
 	ctx, cancel := w.patience(context.Background(), random, b)
 	defer cancel()
 	start := time.Now()
-	w.note(history.Start, b, redlock.Lock{}, time.Time{})
+	w.attempts(b)
 	h, err := begin(ctx)
-	w.counters.attempt(err)
-	if err != nil {
-		w.note(refusal(err), b, redlock.Lock{}, time.Time{})
+	if w.denied(b, err) {
 		w.parking.sleep(failurePause)
 		return
 	}

@@ -182,11 +182,9 @@ func (w *worker) competeFor(
 		ttl = shortest // its keys live no longer than the next caller asks for
 	}
 	start := time.Now()
-	w.note(history.Start, b, redlock.Lock{}, time.Time{})
+	w.attempts(b)
 	lock, err := acquire(ctx, ttl)
-	w.counters.attempt(err)
-	if err != nil {
-		w.note(refusal(err), b, redlock.Lock{}, time.Time{})
+	if w.denied(b, err) {
 		w.parking.sleep(failurePause)
 		return
 	}

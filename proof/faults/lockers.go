@@ -122,16 +122,14 @@ func (w *worker) exchange(random *rand.Rand, b bid, lock redlock.Lock) (bid, red
 // next is the bid of an upgrade or a downgrade.
 func (w *worker) next(b bid, form history.Form) bid {
 	b.attempt, b.form, b.from = w.attempt.Add(1), form, b.attempt
-	w.note(history.Start, b, redlock.Lock{}, time.Time{})
+	w.attempts(b)
 	return b
 }
 
 func (w *worker) upgrade(random *rand.Rand, read bid, lock redlock.Lock) {
 	b, start := w.next(read, history.WriteForm), time.Now()
 	writer, err := b.rw.Upgrade(context.Background(), lock, w.MaxTTL)
-	w.counters.attempt(err)
-	if err != nil {
-		w.note(refusal(err), b, redlock.Lock{}, time.Time{})
+	if w.denied(b, err) {
 		return
 	}
 	w.note(history.Grant, b, writer, writer.Until())
@@ -144,9 +142,7 @@ func (w *worker) downgrade(write bid, lock redlock.Lock) (bid, redlock.Lock, err
 	w.note(history.Release, write, lock, lock.Until()) // the write lock is over whatever comes of it
 	b := w.next(write, history.ReadForm)
 	reader, err := b.rw.Downgrade(context.Background(), lock, w.MaxTTL)
-	w.counters.attempt(err)
-	if err != nil {
-		w.note(refusal(err), b, redlock.Lock{}, time.Time{})
+	if w.denied(b, err) {
 		return b, redlock.Lock{}, err
 	}
 	w.note(history.Grant, b, reader, reader.Until())

@@ -320,6 +320,19 @@ func (w *worker) note(kind history.Kind, b bid, lock redlock.Lock, until time.Ti
 	}
 }
 
+// attempts notes that an attempt begins.
+func (w *worker) attempts(b bid) { w.note(history.Start, b, redlock.Lock{}, time.Time{}) }
+
+// denied counts an attempt by what came of it. If it has no lock, that is noted
+// and reported.
+func (w *worker) denied(b bid, err error) bool {
+	w.counters.attempt(err)
+	if err != nil {
+		w.note(refusal(err), b, redlock.Lock{}, time.Time{})
+	}
+	return err != nil
+}
+
 // nameless reports whether a caller does not read the tokens of its locks, which
 // can therefore be handed over to other callers of its client. Half of those
 // that wait for a release are nameless, and half of those that hold.
