@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
 )
 
 // Options say which server to start and how it listens. The zero value works.
