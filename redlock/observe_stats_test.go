@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,34 +165,24 @@ func ofResource(err error) error { return named("r", err) }
 
 // A tracer that keeps all its calls.
 type traces struct {
-	mu       sync.Mutex
-	attempts []CallInfo
-	acquires []CallInfo
-	extends  []CallInfo
-	releases []CallInfo
-	contexts []context.Context // of acquires
-	parents  []any             // of attempts
+	attempts, acquires, extends, releases journal[CallInfo]
+	contexts                              journal[context.Context] // of acquires
+	parents                               journal[any]             // of attempts
 }
 
 func (all *traces) tracer() *Tracer {
 	return &Tracer{
 		AttemptDone: func(ctx context.Context, i CallInfo) {
-			keep(&all.mu, &all.attempts, i)
-			keep(&all.mu, &all.parents, ctx.Value(spanKey{}))
+			all.attempts.add(i)
+			all.parents.add(ctx.Value(spanKey{}))
 		},
 		AcquireDone: func(ctx context.Context, i CallInfo) {
-			keep(&all.mu, &all.acquires, i)
-			keep(&all.mu, &all.contexts, ctx)
+			all.acquires.add(i)
+			all.contexts.add(ctx)
 		},
-		ExtendDone:  func(_ context.Context, i CallInfo) { keep(&all.mu, &all.extends, i) },
-		ReleaseDone: func(_ context.Context, i CallInfo) { keep(&all.mu, &all.releases, i) },
+		ExtendDone:  func(_ context.Context, i CallInfo) { all.extends.add(i) },
+		ReleaseDone: func(_ context.Context, i CallInfo) { all.releases.add(i) },
 	}
-}
-
-func keep[T any](mu *sync.Mutex, all *[]T, one T) {
-	mu.Lock()
-	defer mu.Unlock()
-	*all = append(*all, one)
 }
 
 type spanKey struct{}
@@ -211,51 +200,52 @@ func TestTracer(t *testing.T) {
 		require.Equal(t, []CallInfo{{
 			Resource: "r", TTL: time.Second, Tries: 1,
 			Start: start, Elapsed: 2 * ms, Validity: lock.Validity(), Err: nil,
-		}}, all.attempts)
-		require.Equal(t, []any{"parent"}, all.parents)
-		require.Empty(t, all.acquires, "it was no Acquire")
+		}}, all.attempts.all())
+		require.Equal(t, []any{"parent"}, all.parents.all())
+		require.Empty(t, all.acquires.all(), "it was no Acquire")
 
 		start = time.Now()
 		longer, err := lock.Extend(ctx, 2*time.Second)
 		require.NoError(t, err)
 		require.Equal(t, []CallInfo{{
 			Resource: "r", TTL: 2 * time.Second, Start: start, Elapsed: 2 * ms, Validity: longer.Validity(),
-		}}, all.extends)
+		}}, all.extends.all())
 		_, err = lock.Extend(ctx, 0)
 		require.ErrorIs(t, err, ErrTTL)
-		require.ErrorIs(t, all.extends[1].Err, ErrTTL)
-		require.Zero(t, all.extends[1].Validity)
+		require.ErrorIs(t, all.extends.all()[1].Err, ErrTTL)
+		require.Zero(t, all.extends.all()[1].Validity)
 
 		time.AfterFunc(100*ms, func() { _ = longer.Release(ctx) })
-		all.attempts = nil
+		before := len(all.attempts.all())
 		start = time.Now()
 		lock, err = c.Acquire(ctx, "r", time.Second)
 		require.NoError(t, err)
 		waited := time.Since(start)
-		require.Greater(t, len(all.attempts), 1)
-		for i, a := range all.attempts {
+		attempts := all.attempts.all()[before:]
+		require.Greater(t, len(attempts), 1)
+		for i, a := range attempts {
 			require.Equal(t, i+1, a.Tries)
-			require.Equal(t, i == len(all.attempts)-1, a.Err == nil)
+			require.Equal(t, i == len(attempts)-1, a.Err == nil)
 			require.Equal(t, "r", a.Resource)
 		}
 		require.Equal(t, []CallInfo{{
-			Resource: "r", TTL: time.Second, Tries: len(all.attempts),
+			Resource: "r", TTL: time.Second, Tries: len(attempts),
 			Start: start, Elapsed: waited, Validity: lock.Validity(),
-		}}, all.acquires)
+		}}, all.acquires.all())
 		time.Sleep(2 * ms) // the lock is free as soon as it is released; its release has yet to be answered
 		synctest.Wait()
-		require.Len(t, all.releases, 1)
-		require.Equal(t, 2*ms, all.releases[0].Elapsed)
-		require.NoError(t, all.releases[0].Err)
+		require.Len(t, all.releases.all(), 1)
+		require.Equal(t, 2*ms, all.releases.all()[0].Elapsed)
+		require.NoError(t, all.releases.all()[0].Err)
 
 		short, cancel := context.WithTimeout(ctx, 20*ms)
 		defer cancel()
 		_, err = c.Acquire(short, "r", time.Second)
-		require.Equal(t, errors.Unwrap(err), all.acquires[1].Err, "it is told the resource beside the error")
-		require.Zero(t, all.acquires[1].Validity)
-		require.Equal(t, short, all.contexts[1])
+		require.Equal(t, errors.Unwrap(err), all.acquires.all()[1].Err, "it is told the resource beside the error")
+		require.Zero(t, all.acquires.all()[1].Validity)
+		require.Equal(t, short, all.contexts.all()[1])
 
-		text := fmt.Sprintf("%+v %+v %+v %+v", all.attempts, all.acquires, all.extends, all.releases)
+		text := fmt.Sprintf("%+v %+v %+v %+v", all.attempts.all(), all.acquires.all(), all.extends.all(), all.releases.all())
 		require.NotContains(t, text, secretOf(lock.grant.Token)[:4], "R27")
 	})
 }
@@ -272,7 +262,7 @@ func TestTracerWithoutFunctions(t *testing.T) {
 		lock, err = lock.Extend(context.Background(), time.Second)
 		require.NoError(t, err)
 		require.NoError(t, lock.Release(context.Background()))
-		assert.Len(t, all.releases, 1)
+		assert.Len(t, all.releases.all(), 1)
 		assert.False(t, c.news.running, "nothing was to be told, so no goroutine is there for it")
 	})
 }

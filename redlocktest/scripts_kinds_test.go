@@ -1,8 +1,10 @@
 package redlocktest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -435,39 +437,48 @@ func TestFencedScriptOfSeveral_F1(t *testing.T) {
 	} {
 		for side, do := range sides {
 			t.Run(name+"/"+side, func(t *testing.T) {
-				locks, lasts := []string{"a", "b", "c"}, []string{"a:fence", "b:fence", "c:fence"}
-				for i := range locks {
-					fenceState{c.locks[i], c.lasts[i], c.record}.at(locks[i], do)
+				var has []fenceState
+				for i := range c.locks {
+					has = append(has, fenceState{c.locks[i], c.lasts[i], c.record})
 				}
-				said := do(append(append(append([]string{"EVAL", lua.AcquireFenced, "7"}, locks...), lasts...), fenceRecord,
-					"token", "5000", "5", "60000000", fmt.Sprint(aPeriod.Milliseconds()))...)
 				want := []any{int64(c.code), c.answer}
 				if c.text != "" {
 					want = append(want, c.text)
 				}
-				require.Equal(t, want, said)
-				if c.recorded == "" {
-					c.recorded = c.record
-				}
-				require.Equal(t, c.recorded, do("GET", fenceRecord))
-				granted := c.code == granted || c.code == grantedBlind
-				for i := range locks {
-					lock, last := any(c.locks[i]), any(c.lasts[i])
-					if granted {
-						lock, last = "token", "5"
-						require.InDelta(t, 5000, do("PTTL", locks[i]), 3000)
-						require.InDelta(t, aPeriod.Milliseconds()+3_600_000, do("PTTL", lasts[i]), 60_000)
-					}
-					for key, value := range map[string]any{locks[i]: lock, lasts[i]: last} {
-						if value == "" {
-							value = nil
-						}
-						require.Equal(t, value, do("GET", key), key)
-					}
-				}
+				require.Equal(t, want, acquireFenced(t, do, has, 5, c.recorded))
 			})
 		}
 	}
+}
+
+// acquireFenced calls acquire_fenced.lua for resources with what they have, and
+// returns its reply. If that is a grant, each has the token and the number, and
+// otherwise what it had; recorded is the record, or "" if it is as before.
+func acquireFenced(t *testing.T, do func(args ...string) any, has []fenceState, number int64, recorded string) []any {
+	t.Helper()
+	locks, lasts := []string{"a", "b", "c"}[:len(has)], []string{"a:fence", "b:fence", "c:fence"}[:len(has)]
+	for i, h := range has {
+		h.at(locks[i], do)
+	}
+	said := do(slices.Concat([]string{"EVAL", lua.AcquireFenced, fmt.Sprint(2*len(has) + 1)}, locks, lasts,
+		[]string{fenceRecord, "token", "5000", fmt.Sprint(number), "60000000", fmt.Sprint(aPeriod.Milliseconds())})...).([]any)
+	require.Equal(t, cmp.Or(recorded, has[0].record), do("GET", fenceRecord))
+	require.EqualValues(t, -1, do("PTTL", fenceRecord), "it does not expire")
+	for i, h := range has {
+		if said[0] == int64(granted) || said[0] == int64(grantedBlind) {
+			h.lock, h.last = "token", fmt.Sprint(number)
+			require.InDelta(t, 5000, do("PTTL", locks[i]), 3000)
+			require.InDelta(t, aPeriod.Milliseconds()+3_600_000, do("PTTL", lasts[i]), 60_000)
+		}
+		for key, value := range map[string]string{locks[i]: h.lock, lasts[i]: h.last} {
+			if value == "" {
+				require.EqualValues(t, 0, do("EXISTS", key), key)
+			} else {
+				require.Equal(t, value, do("GET", key), key)
+			}
+		}
+	}
+	return said
 }
 
 // A key of another type is in the way, whichever it is, and the keys before it
@@ -515,7 +526,7 @@ const (
 )
 
 const (
-	fenceLock, fenceLast, fenceRecord = "a", "a:fence", "redlock:fence"
+	fenceLock, fenceRecord = "a", "redlock:fence"
 	// aPeriod is so long that none ends during a test.
 	aPeriod = 1_000_000_000_000 * time.Millisecond
 )
@@ -601,34 +612,13 @@ func TestFencedScript_F1(t *testing.T) {
 	} {
 		for side, do := range sides {
 			t.Run(name+"/"+side, func(t *testing.T) {
-				c.has.arrange(do)
-				said := do("EVAL", lua.AcquireFenced, "3", fenceLock, fenceLast, fenceRecord,
-					"token", "5000", fmt.Sprint(c.number), "60000000", fmt.Sprint(aPeriod.Milliseconds())).([]any)
+				said := acquireFenced(t, do, []fenceState{c.has}, c.number, c.recorded)
 				require.EqualValues(t, c.code, said[0])
 				require.Equal(t, c.code == heldByAny, len(said) == 3)
 				if c.answer < 0 {
 					require.InDelta(t, time.Now().UnixMicro(), said[1], 30e6)
 				} else {
 					require.EqualValues(t, c.answer, said[1])
-				}
-				if c.recorded == "" {
-					c.recorded = c.has.record
-				}
-				require.Equal(t, c.recorded, do("GET", fenceRecord))
-				require.EqualValues(t, -1, do("PTTL", fenceRecord), "it does not expire")
-				if c.code == granted || c.code == grantedBlind {
-					require.Equal(t, "token", do("GET", fenceLock))
-					require.Equal(t, fmt.Sprint(c.number), do("GET", fenceLast))
-					require.InDelta(t, 5000, do("PTTL", fenceLock), 3000)
-					require.InDelta(t, aPeriod.Milliseconds()+3_600_000, do("PTTL", fenceLast), 60_000)
-					return
-				}
-				for key, was := range map[string]string{fenceLock: c.has.lock, fenceLast: c.has.last} {
-					if was == "" {
-						require.EqualValues(t, 0, do("EXISTS", key))
-					} else {
-						require.Equal(t, was, do("GET", key))
-					}
 				}
 			})
 		}
