@@ -83,33 +83,6 @@ func TestWhatAnEndpointLeavesOut(t *testing.T) {
 	}
 }
 
-func TestParseURLReadsFiles(t *testing.T) {
-	certs := newCertificates(t)
-	dir := t.TempDir()
-	ca, cert, key := filepath.Join(dir, "ca"), filepath.Join(dir, "cert"), filepath.Join(dir, "key")
-	require.NoError(t, os.WriteFile(ca, certs.CA, 0o600))
-	require.NoError(t, os.WriteFile(cert, certs.Cert, 0o600))
-	require.NoError(t, os.WriteFile(key, certs.Key, 0o600))
-
-	e, err := ParseURL("rediss://a?tls_ca_file=" + ca + "&tls_cert_file=" + cert + "&tls_key_file=" + key)
-	require.NoError(t, err)
-	assert.True(t, e.TLS.RootCAs.Equal(certs.Pool))
-	assert.Equal(t, certs.Pair.Certificate, e.TLS.Certificates[0].Certificate)
-	assert.False(t, e.TLS.InsecureSkipVerify, "R27: verifies by default")
-
-	for _, query := range []string{
-		"tls_cert_file=" + cert,
-		"tls_key_file=" + key,
-		"tls_cert_file=" + ca + "&tls_key_file=" + key, // a key that does not match
-		"tls_ca_file=" + key,                           // not a certificate
-		"tls_ca_file=" + dir + "/absent",
-		"tls_cert_file=&tls_key_file=",
-	} {
-		_, err := ParseURL("rediss://a?" + query)
-		assert.Error(t, err, query)
-	}
-}
-
 func TestParseURLRefuses(t *testing.T) {
 	for raw, text := range map[string]string{
 		"":                                   "it is empty",
@@ -264,6 +237,7 @@ func TestTheURLOutranksTheOtherTLS_R27(t *testing.T) {
 		"tls_ca_file=" + dir + "/ca": func(got *tls.Config) {
 			require.True(t, got.RootCAs.Equal(certs.Pool))
 			require.NotNil(t, got.GetClientCertificate)
+			require.True(t, got.InsecureSkipVerify)
 		},
 		"tls_cert_file=" + dir + "/cert&tls_key_file=" + dir + "/key": func(got *tls.Config) {
 			require.Equal(t, certs.Pair.Certificate, got.Certificates[0].Certificate)
@@ -284,6 +258,14 @@ func TestTheURLOutranksTheOtherTLS_R27(t *testing.T) {
 	plain, err := ParseURL("redis://a")
 	require.NoError(t, err)
 	require.Nil(t, plain.Or(Endpoint{TLS: base}).TLS)
+	for _, query := range []string{
+		"tls_cert_file=" + dir + "/cert", "tls_key_file=" + dir + "/key", "tls_cert_file=&tls_key_file=", "tls_ca_file=" + dir + "/absent",
+		"tls_cert_file=" + dir + "/ca&tls_key_file=" + dir + "/key", // a key that does not match
+		"tls_ca_file=" + dir + "/key",                               // not a certificate
+	} {
+		_, err := ParseURL("rediss://a?" + query)
+		require.Error(t, err, query)
+	}
 }
 
 // An @ in the path of a unix socket is part of the path, unless it may be the
