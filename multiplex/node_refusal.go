@@ -48,6 +48,66 @@ func (n *reader) worded(v resp.Value) error {
 	return errtext.Wrap(text, refusal, &resp.Error{Message: words})
 }
 
+// errorToNative handles an error reply to a native form if the command as given
+// would have got another answer. It returns false for an error that stands: a
+// release is then refused and owed, and any other vote has failed.
+//
+// A key of another type is not our lock, which is what the script would find
+// (R9), and is in the way of a claim. After any error about the command and not
+// about the node's state, the command as given is sent on the same connection
+// (R24), awaited or not. A claim is not (R8). A node without the command, or
+// the right to it, makes the whole group drop the form at once, up to this
+// node's next handshake.
+func (n *reader) errorToNative(r *round, v resp.Value) bool {
+	class := conn.ClassOf(v)
+	switch class {
+	case conn.ClassWrongType:
+		n.counters.countError(class)
+		n.acceptVote(r, Refused)
+		return true
+	case conn.ClassUnknownCommand, conn.ClassNoPerm, conn.ClassOther:
+		if class != conn.ClassOther || isSyntaxError(v) {
+			n.dropForm(r.form)
+		}
+		return !r.verb.creates && n.cure(r, class)
+	}
+	return false
+}
+
+// dropForm records that the server no longer supports a form of its handshake.
+func (n *node) dropForm(f *Form) {
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n.server.Accepted = slices.DeleteFunc(slices.Clone(n.server.Accepted), func(step string) bool { return step == f.Name })
+	g.forms.agree(g.nodes, g.live)
+}
+
+// banForm makes the group leave a form of claims for good if its reply could
+// not be read. Any program may have written that text, and one above the bound
+// of a reply ends the connection (R32). Another claim of the same key must not
+// end the next one.
+func (n *reader) banForm() {
+	if n.laneNext.Load() == n.pos || n.pos >= n.sent.Load() {
+		return // the reply was another's, or nothing was asked
+	}
+	g := n.group
+	f := g.log.ring.Load().at(n.pos).form
+	if f == nil || !f.Telling {
+		return // only a form can be left
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.forms.banned = append(g.forms.banned, f.Name)
+}
+
+// isSyntaxError reports whether the server knows the command only in another
+// form, rather than failed on its key.
+func isSyntaxError(v resp.Value) bool {
+	text, _ := bytes.CutPrefix(v.Bytes(), []byte("ERR "))
+	return bytes.HasPrefix(text, []byte("syntax error")) || bytes.HasPrefix(text, []byte("wrong number of arguments"))
+}
+
 // hasMoved reports whether a node of a cluster (Allow.Cluster) has given the
 // key away with its slot. It does not hold the key any more, so releases of it
 // end.
