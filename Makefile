@@ -33,7 +33,6 @@ OTHERS = REDMUX_TESTS=others $(SHARDED)
 MARKED = sh testdata/marked.sh
 ALONE = $(GOTEST) -p 1 -parallel 1 -run "$$($(MARKED) alone)" $$($(MARKED) packages alone)
 LONG = $(SHARDED) -run "$$($(MARKED) long)" $$($(MARKED) packages long)
-LONG_ALONE = $(GOTEST) -p 1 -parallel 1 -run "$$($(MARKED) long-alone)" $$($(MARKED) packages long-alone)
 
 # The race detector needs cgo, which is off where there is no C compiler.
 HAS_RACE = [ "$$($(GO) env CGO_ENABLED)" = 1 ]
@@ -68,7 +67,6 @@ test:
 ## check: everything else that CI runs after "make test"; FULL=1 for the long forms
 check: lint race contrib
 	@$(LONG)
-	@$(LONG_ALONE)
 	@$(MAKE) mutants $(if $(FULL),,ONLY='$(SAMPLE)')
 	@$(MAKE) servers SUITE=$(call full,quick,full)
 	@$(MAKE) release
@@ -104,7 +102,7 @@ lint:
 race:
 	@$(SERVER)
 	@if $(HAS_RACE); then set -ex; $(OTHERS) -race $(call full,-short $(RACE),$(PACKAGES)); \
-		$(if $(FULL),$(subst $(GOTEST),$(GOTEST) -race,$(ALONE); $(LONG); $(LONG_ALONE));) else echo $(NO_RACE); fi
+		$(if $(FULL),$(subst $(GOTEST),$(GOTEST) -race,$(ALONE); $(LONG));) else echo $(NO_RACE); fi
 	@race=; if $(HAS_RACE); then race=-race; fi; set -ex; $(OTHERS) $$race -tags redmux_portable ./multiplex ./conn; \
 		$(OTHERS) $(call full,,$$race) -tags redmux_portable ./redlock/... \
 		$(if $(FULL),; $(subst $(GOTEST),$(GOTEST) $$race -tags redmux_portable,$(ALONE)))

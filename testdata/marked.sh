@@ -1,10 +1,10 @@
 #!/bin/sh
 # Prints a pattern for go test -run: the tests that say in their first lines that
-# they run alone (redistest.Alone), that they take long (redistest.Long), or both.
+# they run alone (redistest.Alone) or that they take long (redistest.Long). None
+# is to say both.
 #
-#     marked.sh alone       alone, and not long
-#     marked.sh long        long, and not alone
-#     marked.sh long-alone  both
+#     marked.sh alone
+#     marked.sh long
 #     marked.sh packages alone  the packages that have such tests
 set -eu
 LC_ALL=C
@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 show=names
 [ "$1" != packages ] || { show=packages && shift; }
 find . -name '*_test.go' -not -path './bench/compare/*' | sort | xargs awk -v wanted="$1" -v show="$show" '
-	function marked() { return name == "" ? "" : long ? (alone ? "long-alone" : "long") : (alone ? "alone" : "") }
+	function marked() { return name == "" || alone && long ? "" : long ? "long" : alone ? "alone" : "" }
 	function done() {
 		if (marked() == wanted) {
 			sub("/[^/]*$", "", file)
