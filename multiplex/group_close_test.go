@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,8 +57,13 @@ func TestRefuse_R28(t *testing.T) {
 	})
 }
 
-// Close in every state of a node's life.
+// Close in every state of a node's life, and before the first of them.
 func TestCloseInEveryState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		require.NoError(t, c.group.Close(background))
+		c.closed()
+	})
 	states := map[State]func(c *cluster){
 		Dialing: func(c *cluster) {
 			c.links[0].HoldDials(true)
@@ -80,25 +84,15 @@ func TestCloseInEveryState(t *testing.T) {
 		},
 	}
 	for state, arrange := range states {
-		t.Run(state.String(), func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, c *cluster) {
-				arrange(c)
-				c.eventually(5*time.Second, func() bool { return c.status(0).State == state }, state.String())
-				assert.LessOrEqual(t, took(func() { assert.NoError(t, c.group.Close(background)) }), longTimeout)
-				c.links[0].HoldDials(false)
-				c.nodes[0].Restart() // ends its delays
-				c.closed()
-			})
+		subBubble(t, state.String(), 3, func(t *testing.T, c *cluster) {
+			arrange(c)
+			c.eventually(5*time.Second, func() bool { return c.status(0).State == state }, state.String())
+			assert.LessOrEqual(t, took(func() { assert.NoError(t, c.group.Close(background)) }), longTimeout)
+			c.links[0].HoldDials(false)
+			c.nodes[0].Restart() // ends its delays
+			c.closed()
 		})
 	}
-}
-
-func TestCloseBeforeAnythingIsUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3)
-		require.NoError(t, c.group.Close(background))
-		c.closed()
-	})
 }
 
 // R28: waiters fail with ErrClosed, and what they claimed is undone before
@@ -145,60 +139,12 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 }
 
-// An attempt that failed just before Close leaves no key: its release is
-// queued, and Close writes what is queued (R28).
-func TestCloseAfterAFailedAttempt(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		c.nodes[0].DB().Set("k", "stranger", time.Hour)
-		c.nodes[1].DB().Set("k", "stranger", time.Hour)
-		_, err := c.claim(background, "k", "t", long)
-		assert.Equal(t, ErrRefused, err)
-		assert.NoError(t, c.group.Close(background))
-		c.closed()
-		assert.Len(t, c.keys(), 2)
-	})
-}
-
-// The same for an attempt that Close itself ends, and for one whose context
-// ends at that time.
-func TestCloseEndsAttempts(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		for _, link := range c.links {
-			link.Latency(10*ms, 10*ms)
-		}
-		ctx, cancel := context.WithCancel(background)
-		var wg sync.WaitGroup
-		var ended atomic.Int32
-		for i := range 20 {
-			wg.Go(func() {
-				use := background
-				if i%2 == 0 {
-					use = ctx
-				}
-				_, err := c.claim(use, fmt.Sprint("k", i), "t", long)
-				if err == ErrClosed || err == context.Canceled {
-					ended.Add(1)
-				}
-			})
-		}
-		time.Sleep(5 * ms)
-		cancel()
-		assert.NoError(t, c.group.Close(background))
-		wg.Wait()
-		assert.EqualValues(t, 20, ended.Load())
-		c.closed()
-		assert.Empty(t, c.keys())
-	})
-}
-
 // R28: Close waits for the answers to releases up to the vote timeout, and for
 // silent nodes no longer than that.
 func TestCloseWithSilentNodes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
-		for _, n := range c.nodes {
-			n.Pause()
-		}
+		pause(c.nodes)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			_, err := c.claim(background, "other", "t", long)
@@ -214,9 +160,7 @@ func TestCloseWithSilentNodes(t *testing.T) {
 		assert.LessOrEqual(t, spent, longTimeout)
 		assert.GreaterOrEqual(t, spent, longTimeout-2*ms)
 		wg.Wait()
-		for _, n := range c.nodes {
-			n.Resume()
-		}
+		resume(c.nodes)
 		c.closed()
 		assert.Empty(t, c.keys(), "what was queued was written: the release, and the undo of the other")
 	})
@@ -227,9 +171,7 @@ func TestCloseWithSilentNodes(t *testing.T) {
 func TestCloseLetsReleasesComeToTheirEnd_R28(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
-		for _, link := range c.links {
-			link.Latency(10*ms, 10*ms)
-		}
+		latency(c.links, 10*ms, 10*ms)
 		var wg sync.WaitGroup
 		wg.Go(func() { assert.NoError(t, c.release(background, "k", "t", long, receipt)) })
 		time.Sleep(5 * ms)
@@ -251,22 +193,19 @@ func TestCloseIsCutShort(t *testing.T) {
 		{time.Second, 200 * ms, 200 * ms},
 	}
 	for _, tt := range table {
-		t.Run(fmt.Sprint(tt.timeout, "/", tt.limit), func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, c *cluster) {
-				c.nodes[0].Pause()
-				c.mustClaim("k")
-				ctx, cancel := context.WithTimeout(background, tt.limit)
-				defer cancel()
-				spent := took(func() {
-					if err := c.group.Close(ctx); tt.timeout > longTimeout {
-						assert.Equal(t, context.DeadlineExceeded, err)
-					}
-				})
-				assert.InDelta(t, tt.spent, spent, float64(ms))
-				c.nodes[0].Resume()
-				c.closed()
-			}, withConfig(func(c *Config) { c.VoteTimeout = tt.timeout }))
-		})
+		subBubble(t, fmt.Sprint(tt.timeout, "/", tt.limit), 3, func(t *testing.T, c *cluster) {
+			c.nodes[0].Pause()
+			c.mustClaim("k")
+			ctx := brief(t, tt.limit)
+			spent := took(func() {
+				if err := c.group.Close(ctx); tt.timeout > longTimeout {
+					assert.Equal(t, context.DeadlineExceeded, err)
+				}
+			})
+			assert.InDelta(t, tt.spent, spent, float64(ms))
+			c.nodes[0].Resume()
+			c.closed()
+		}, withConfig(func(c *Config) { c.VoteTimeout = tt.timeout }))
 	}
 }
 
@@ -275,29 +214,27 @@ func TestCloseIsCutShort(t *testing.T) {
 // undo, and does not cut short the wait for the answers.
 func TestCloseWithAnEndedContext_R7_R28(t *testing.T) {
 	for _, latency := range []time.Duration{ms, 10 * ms, 100 * ms} {
-		t.Run(latency.String(), func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, c *cluster) {
-				for i, link := range c.links {
-					link.Latency(latency, latency)
-					c.group.nodes[i].replyTime.Store(int64(2 * latency))
-				}
-				ctx, cancel := context.WithCancel(background)
-				var wg sync.WaitGroup
-				for i := range 20 {
-					wg.Go(func() {
-						_, err := c.claim(ctx, fmt.Sprint("k", i), "t", long)
-						assert.True(t, err == context.Canceled || err == ErrClosed, "%v", err)
-					})
-				}
-				time.Sleep(latency / 2)
-				cancel()
-				spent := took(func() { assert.NoError(t, c.group.Close(ctx)) })
-				assert.Less(t, spent, 2*latency+5*ms, "the answers are awaited, and nothing else is")
-				wg.Wait()
-				time.Sleep(latency) // until the end of the connections arrives
-				c.closed()
-				assert.Empty(t, c.keys())
-			})
+		subBubble(t, latency.String(), 3, func(t *testing.T, c *cluster) {
+			for i, link := range c.links {
+				link.Latency(latency, latency)
+				c.group.nodes[i].replyTime.Store(int64(2 * latency))
+			}
+			ctx, cancel := context.WithCancel(background)
+			var wg sync.WaitGroup
+			for i := range 20 {
+				wg.Go(func() {
+					_, err := c.claim(ctx, fmt.Sprint("k", i), "t", long)
+					assert.True(t, err == context.Canceled || err == ErrClosed, "%v", err)
+				})
+			}
+			time.Sleep(latency / 2)
+			cancel()
+			spent := took(func() { assert.NoError(t, c.group.Close(ctx)) })
+			assert.Less(t, spent, 2*latency+5*ms, "the answers are awaited, and nothing else is")
+			wg.Wait()
+			time.Sleep(latency) // until the end of the connections arrives
+			c.closed()
+			assert.Empty(t, c.keys())
 		})
 	}
 }
@@ -370,17 +307,49 @@ func TestCloseWaitsForCallersThatHaveToUndo(t *testing.T) {
 	}
 	for name, claim := range callers {
 		for _, ctx := range []context.Context{background, ended} {
-			t.Run(fmt.Sprint(name, ", ", ctx.Err()), func(t *testing.T) {
-				inBubble(t, 3, func(t *testing.T, c *cluster) {
-					go claim(c)
-					time.Sleep(longTimeout)
-					spent := took(func() { assert.NoError(t, c.group.Close(ctx)) })
-					assert.GreaterOrEqual(t, spent, 5*longTimeout)
-					assert.LessOrEqual(t, spent, 5*longTimeout+20*ms)
-					c.closed()
-					assert.Empty(t, c.nodes[2].Keys())
-				})
+			subBubble(t, fmt.Sprint(name, ", ", ctx.Err()), 3, func(t *testing.T, c *cluster) {
+				go claim(c)
+				time.Sleep(longTimeout)
+				spent := took(func() { assert.NoError(t, c.group.Close(ctx)) })
+				assert.GreaterOrEqual(t, spent, 5*longTimeout)
+				assert.LessOrEqual(t, spent, 5*longTimeout+20*ms)
+				c.closed()
+				assert.Empty(t, c.nodes[2].Keys())
 			})
 		}
 	}
+}
+
+// losing makes aborted connections lose data in flight, as a kernel discards
+// what it has not sent.
+func losing(c *cluster) {
+	for _, link := range c.links {
+		link.AbortsLose(true)
+	}
+}
+
+// Close ends connections so that what was written still arrives, although no
+// caller waits for the answers any more. The release of an attempt that was
+// cancelled just before is part of it (R7, R28). An abort would discard it.
+func TestCloseLosesNothingThatWasWritten_R28(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		for _, link := range c.links {
+			link.Latency(2*longTimeout, oneWay) // longer than Close waits
+		}
+		ctx, cancel := context.WithCancel(background)
+		time.AfterFunc(10*ms, cancel)
+		_, err := c.claim(ctx, "k", "t", long)
+		require.Equal(t, context.Canceled, err)
+		require.LessOrEqual(t, took(func() { assert.NoError(t, c.group.Close(background)) }), longTimeout)
+		for _, n := range c.nodes {
+			require.Empty(t, n.Keys(), "the claim is still under way")
+		}
+		time.Sleep(3 * longTimeout)
+		c.closed()
+		for _, n := range c.nodes {
+			assert.Equal(t, 1, n.Calls("SET"))
+			assert.Equal(t, 1, n.Calls("EVALSHA"))
+		}
+		assert.Empty(t, c.keys())
+	}, losing)
 }

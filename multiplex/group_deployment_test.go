@@ -11,6 +11,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -361,58 +362,31 @@ func TestFoundAndReplace_R30(t *testing.T) {
 	}, withConfig(found))
 }
 
-// The set is opened in the end though nodes refuse to change, or have lost the
-// script, for a while.
-func TestOpeningThatIsRefused_R30(t *testing.T) {
-	for name, does := range map[string]func(c *cluster){
-		"-OOM": func(c *cluster) {
-			c.nodes[1].Refuse("-OOM command not allowed", "EVALSHA")
-			time.AfterFunc(time.Minute+2*time.Second, func() { c.nodes[1].Refuse("", "EVALSHA") })
+// The set is opened in the end though a node refuses to change for a while, has
+// lost the script, or dies in any stage, before or after it does what it was
+// told.
+func TestAnOpeningIsDelayed_R30(t *testing.T) {
+	troubles := map[string]func(n *redistest.Node){
+		"-OOM": func(n *redistest.Node) {
+			n.Refuse("-OOM command not allowed", "EVALSHA")
+			time.AfterFunc(2*time.Second, func() { n.Refuse("", "EVALSHA") })
 		},
-		"NOSCRIPT": func(c *cluster) {
-			first := true
-			c.nodes[1].Handle(func(_ int, args []string) ([]byte, bool) {
-				if args[0] == "EVALSHA" && first {
-					c.nodes[1].FlushScripts()
-					first = false
-				}
-				return nil, false
-			})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
-				require.NoError(t, lasts(4*time.Second, f.group.WaitOpen))
-				f.shows(f.group, 0, 1, 2)
-				for i := range 3 {
-					assert.Zero(t, f.status(i).Deaths)
-				}
-			}, does)
-		})
+		"NOSCRIPT": (*redistest.Node).FlushScripts, "it restarts": (*redistest.Node).Restart, "it hangs up": (*redistest.Node).DropConns,
 	}
-}
-
-// A node that dies in any stage of an opening, before or after it does what it
-// was told, delays it.
-func TestANodeDiesWhileASetIsOpened_R30(t *testing.T) {
-	for _, verb := range []string{"propose", "lock", "seal"} {
-		for _, restarts := range []bool{false, true} {
-			for dies := range 3 {
-				t.Run(fmt.Sprint(verb, " ", dies, " ", restarts), func(t *testing.T) {
+	for name, trouble := range troubles {
+		for _, verb := range []string{"propose", "lock", "seal"} {
+			for i := range 3 {
+				t.Run(fmt.Sprint(name, " ", verb, " ", i), func(t *testing.T) {
 					aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
 						require.NoError(t, lasts(15*time.Second, f.group.WaitOpen))
 						f.shows(f.group, 0, 1, 2)
 						require.NoError(t, f.group.Ready(background))
 					}, func(c *cluster) {
-						n, first := c.nodes[dies], true
-						n.Handle(func(_ int, args []string) ([]byte, bool) {
+						first := true
+						c.nodes[i].Handle(func(_ int, args []string) ([]byte, bool) {
 							if args[0] == "EVALSHA" && args[5] == verb && first {
 								first = false
-								if restarts {
-									n.Restart()
-								} else {
-									n.DropConns()
-								}
+								trouble(c.nodes[i])
 							}
 							return nil, false
 						})
@@ -439,26 +413,8 @@ func TestCloseDuringAnOpening_R30(t *testing.T) {
 		time.Sleep(200 * ms)
 		assert.Empty(t, f.cluster.keys())
 	}, func(c *cluster) {
-		for _, l := range c.links {
-			l.Latency(oneWay, 100*ms)
-		}
+		latency(c.links, oneWay, 100*ms)
 	})
-}
-
-// Nothing is allocated by passes over a deployment that is settled.
-func TestSettledDeploymentCostsNothing(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		c.opened()
-		require.NoError(t, c.group.Ready(background))
-		g := c.group
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		now := g.now()
-		assert.Zero(t, testing.AllocsPerRun(100, func() {
-			now += 3 * time.Second
-			g.members.TendDeployment(now)
-		}))
-	}, withTrust, sealedAll)
 }
 
 // Clients that each live for a moment see the end of a quarantine together: the
@@ -504,24 +460,22 @@ func TestWhatKeepsClientsOutIsNamed_R30(t *testing.T) {
 		"a later opening": {openingKey, "redlock-opening 2 what=ever", []string{"opened by a newer version"}},
 		"something else":  {sealKey, "a value", []string{"redlock:seal (behind the prefix)", "holds something else", "delete that key"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, cl *cluster) {
-				require.NoError(t, cl.group.WaitTried(background))
-				time.Sleep(5 * time.Second)
-				err := cl.group.Membership().Err
-				require.ErrorIs(t, err, ErrDeployment)
-				for _, words := range c.says {
-					assert.ErrorContains(t, err, strings.ReplaceAll(words, "node1", cl.nodes[1].Addr()))
-				}
-				assert.NotContains(t, err.Error(), c.value, "R27")
-			}, withTrust, func(cl *cluster) {
-				cl.sealed(0, 2)
-				if c.key == openingKey {
-					cl.sealed(1)
-					cl.nodes[1].DB().Delete(sealKey)
-				}
-				cl.nodes[1].DB().Set(c.key, c.value, 0)
-			})
+		subBubble(t, name, 3, func(t *testing.T, cl *cluster) {
+			require.NoError(t, cl.group.WaitTried(background))
+			time.Sleep(5 * time.Second)
+			err := cl.group.Membership().Err
+			require.ErrorIs(t, err, ErrDeployment)
+			for _, words := range c.says {
+				assert.ErrorContains(t, err, strings.ReplaceAll(words, "node1", cl.nodes[1].Addr()))
+			}
+			assert.NotContains(t, err.Error(), c.value, "R27")
+		}, withTrust, func(cl *cluster) {
+			cl.sealed(0, 2)
+			if c.key == openingKey {
+				cl.sealed(1)
+				cl.nodes[1].DB().Delete(sealKey)
+			}
+			cl.nodes[1].DB().Set(c.key, c.value, 0)
 		})
 	}
 }

@@ -21,6 +21,9 @@ import (
 
 const ms = time.Millisecond
 
+// patience is a bound that only a wait in vain exceeds.
+const patience = 30 * time.Second
+
 // The tests take the part of package redlock: a claim is a SET, a release and
 // an extension are its scripts.
 var (
@@ -143,8 +146,25 @@ func inBubble(t *testing.T, n int, test func(t *testing.T, c *cluster), tweaks .
 	})
 }
 
+// subBubble is inBubble as a subtest.
+func subBubble(t *testing.T, name string, n int, test func(t *testing.T, c *cluster), tweaks ...func(*cluster)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inBubble(t, n, test, tweaks...) })
+}
+
 func withConfig(change func(*Config)) func(*cluster) {
 	return func(c *cluster) { change(&c.config) }
+}
+
+// replace puts another node in the place of one, before the group starts.
+func (c *cluster) replace(i int, config redistest.NodeConfig) *redistest.Node {
+	other, addr := redistest.NewNode(config), fmt.Sprintf("other%d:6379", i)
+	c.t.Cleanup(func() { _ = other.Close() })
+	other.Serve(c.network.Listen(addr))
+	c.network.At(addr).Latency(oneWay, oneWay)
+	c.nodes = slices.Clone(c.nodes) // the one that was there is closed, too
+	c.config.Nodes[i].Addr, c.links[i], c.nodes[i] = addr, c.network.At(addr), other
+	return other
 }
 
 // waitUp waits until n nodes are up.
@@ -179,12 +199,18 @@ func (f *flusher) balanced() error {
 	return nil
 }
 
-func (c *cluster) debts() int {
-	n := 0
-	for _, s := range c.group.Nodes() {
-		n += s.Debts
+// debts returns how many releases are owed. Each has its place in its ledger:
+// with an outdated end it would be dropped with its key there, and without a
+// place it would never be paid (R8).
+func (c *cluster) debts() (count int) {
+	c.t.Helper()
+	c.group.mu.Lock()
+	defer c.group.mu.Unlock()
+	for _, n := range c.group.nodes {
+		count += len(n.ledger.Debts)
+		require.Nil(c.t, n.ledger.Misplaced())
 	}
-	return n
+	return count
 }
 
 // keys returns the living keys of all nodes, sorted.
@@ -246,6 +272,42 @@ func (c *cluster) mustClaim(key string) Receipt {
 	receipt, err := c.claim(context.Background(), key, "t", long)
 	require.NoError(c.t, err)
 	return receipt
+}
+
+// owing claims a key, and releases it while the first node refuses that: the
+// node owes the release.
+func (c *cluster) owing(key string) {
+	c.t.Helper()
+	receipt := c.mustClaim(key)
+	time.Sleep(trip)
+	c.nodes[0].Refuse("-MISCONF no", "EVALSHA")
+	require.NoError(c.t, c.release(background, key, "t", long, receipt))
+}
+
+func pause(nodes []*redistest.Node) {
+	for _, n := range nodes {
+		n.Pause()
+	}
+}
+
+func resume(nodes []*redistest.Node) {
+	for _, n := range nodes {
+		n.Resume()
+	}
+}
+
+func latency(links []*redistest.Link, up, down time.Duration) {
+	for _, link := range links {
+		link.Latency(up, down)
+	}
+}
+
+// brief is a context that lasts this long.
+func brief(t testing.TB, lasts time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, lasts)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // background is a context for calls without cancellation.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redmux/redmux/conn"
@@ -86,34 +85,32 @@ func TestReleaseIsNativeWhereEveryNodeHasIt_R25(t *testing.T) {
 		"one has none":          {[3]string{"DELEX", "DELEX", ""}, ""},
 		"as before native ones": {[3]string{}, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, c *cluster) {
-				require.Equal(t, x.form, c.form())
-				l := c.lock(5)
-				for _, err := range l.freeAll() {
-					assert.NoError(t, err)
-				}
-				c.nodes[0].DB().Set("undone", "stranger", time.Hour)
-				c.nodes[1].DB().Set("undone", "stranger", time.Hour)
-				_, err := c.claim(background, "undone", "t", long)
-				assert.Equal(t, ErrRefused, err)
-				time.Sleep(2 * trip)
-				want := append(named(x.form, 0, 5), x.form+" undone t")
-				if x.form == "" {
-					want = []string{"merged k0 k1 k2 k3 k4", "release undone t"}
-				}
-				for _, n := range c.nodes {
-					assert.Equal(t, want, undone(n))
-				}
-				assert.Equal(t, []string{"undone", "undone"}, c.keys(), "the stranger's")
-				assert.Zero(t, c.debts())
-				c.healthy()
-				c.conserved()
-			}, native(), func(c *cluster) {
-				for i, has := range x.has {
-					c.nodes[i].Native(strings.Fields(has)...)
-				}
-			})
+		subBubble(t, name, 3, func(t *testing.T, c *cluster) {
+			require.Equal(t, x.form, c.form())
+			l := c.lock(5)
+			for _, err := range l.freeAll() {
+				assert.NoError(t, err)
+			}
+			c.nodes[0].DB().Set("undone", "stranger", time.Hour)
+			c.nodes[1].DB().Set("undone", "stranger", time.Hour)
+			_, err := c.claim(background, "undone", "t", long)
+			assert.Equal(t, ErrRefused, err)
+			time.Sleep(2 * trip)
+			want := append(named(x.form, 0, 5), x.form+" undone t")
+			if x.form == "" {
+				want = []string{"merged k0 k1 k2 k3 k4", "release undone t"}
+			}
+			for _, n := range c.nodes {
+				assert.Equal(t, want, undone(n))
+			}
+			assert.Equal(t, []string{"undone", "undone"}, c.keys(), "the stranger's")
+			assert.Zero(t, c.debts())
+			c.healthy()
+			c.conserved()
+		}, native(), func(c *cluster) {
+			for i, has := range x.has {
+				c.nodes[i].Native(strings.Fields(has)...)
+			}
 		})
 	}
 }
@@ -181,53 +178,25 @@ func TestFormIsLeftBeforeANodeWithoutItJoins_R25(t *testing.T) {
 
 func last(lines []string) string { return lines[len(lines)-1] }
 
-// Rounds that wait for the next flush when a node without the form joins then
-// take the right form. Those that had their place before do not go there.
-func TestFormOfWhatWaitsForAFlush_R25(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		l := c.lock(8)
-		c.links[0].HoldDials(true) // so that it joins at once when allowed, long before the others count as silent
-		c.nodes[0].DropConns()
-		time.Sleep(2 * time.Second)
-		c.nodes[0].Native()
-		c.nodes[0].Restart()
-		trials := c.nodes[0].Calls("DELEX")
-		// Posted releases have their place, awaited ones wait for it.
-		flush := c.gather(4, func(i int) error { return l.free(background, i) })
-		for i := 4; i < 8; i++ {
-			key := fmt.Sprint("k", i)
-			c.group.Tell(nativeKind, &Command{
-				Encoded: encodedRelease(key, "t"), TTL: long, Receipt: l.receipts[i],
-			})
-		}
-		c.links[0].HoldDials(false)
-		c.eventually(40*ms, func() bool { return c.up() == 3 }, "joined")
-		for _, err := range flush() {
-			assert.NoError(t, err)
-		}
-		time.Sleep(2 * trip)
-		assert.Equal(t, append(named("DELEX", 4, 8), "merged k0 k1 k2 k3"), undone(c.nodes[1]))
-		for _, line := range undone(c.nodes[0]) {
-			assert.NotContains(t, line, "DELEX")
-		}
-		assert.Equal(t, trials+1, c.nodes[0].Calls("DELEX"), "the trial")
-		assert.Empty(t, c.keys())
-		assert.Zero(t, c.debts())
-	}, native("DELEX"))
-}
-
 // surprises are errors that a native release may meet after the handshake, and
 // whether the group leaves the form then.
 var surprises = map[string]struct {
 	reply string
 	left  bool
 }{
-	"unknown":   {"-ERR unknown command 'DELEX', with args beginning with: 'k0' 'IFEQ' 't'", true},
-	"noperm":    {"-NOPERM User default has no permissions to run the 'delex' command", true},
-	"syntax":    {"-ERR syntax error", true},
+
+	"unknown": {"-ERR unknown command 'DELEX', with args beginning with: 'k0' 'IFEQ' 't'", true},
+
+	"noperm": {"-NOPERM User default has no permissions to run the 'delex' command", true},
+
+	"syntax": {"-ERR syntax error", true},
+
 	"arguments": {"-ERR wrong number of arguments for 'delex' command", true},
+
 	// The answer of Redis 8.6 where Valkey answers WRONGTYPE: it is about the
+
 	// key, not about the command.
+
 	"odd key": {"-ERR Key should be of string type if conditions are specified", false},
 }
 
@@ -237,95 +206,41 @@ var surprises = map[string]struct {
 func TestSurpriseIsCuredByTheScript_R24(t *testing.T) {
 	for name, x := range surprises {
 		for _, told := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/told=%t", name, told), func(t *testing.T) {
-				inBubble(t, 3, func(t *testing.T, c *cluster) {
-					l := c.lock(3)
-					for _, n := range c.nodes[:2] {
-						n.Refuse(x.reply, "DELEX")
-						n.FlushScripts() // the scripts are lost as well
+			subBubble(t, fmt.Sprintf("%s/told=%t", name, told), 3, func(t *testing.T, c *cluster) {
+				l := c.lock(3)
+				for _, n := range c.nodes[:2] {
+					n.Refuse(x.reply, "DELEX")
+					n.FlushScripts() // the scripts are lost as well
+				}
+				free := func(i int) error { return l.free(background, i) }
+				if told {
+					free = func(i int) error {
+						key := fmt.Sprint("k", i)
+						c.group.Tell(nativeKind, &Command{
+							Encoded: encodedRelease(key, "t"), TTL: long, Receipt: l.receipts[i],
+						})
+						time.Sleep(2 * trip)
+						return nil
 					}
-					free := func(i int) error { return l.free(background, i) }
-					if told {
-						free = func(i int) error {
-							key := fmt.Sprint("k", i)
-							c.group.Tell(nativeKind, &Command{
-								Encoded: encodedRelease(key, "t"), TTL: long, Receipt: l.receipts[i],
-							})
-							time.Sleep(2 * trip)
-							return nil
-						}
-					}
-					assert.Equal(t, 2*trip, took(func() { assert.NoError(t, free(0)) }))
-					assert.Equal(t, x.left, c.form() == "")
-					assert.NoError(t, free(1))
-					time.Sleep(2 * trip)
-					assert.Equal(t, []string{"k2", "k2", "k2"}, c.keys())
-					assert.Zero(t, c.debts())
-					want := []string{"DELEX k0 t", "release k0 t", "release k1 t"}
-					if !x.left {
-						want = []string{"DELEX k0 t", "release k0 t", "DELEX k1 t", "release k1 t"}
-					}
-					assert.Equal(t, want, undone(c.nodes[0]))
-					assert.Equal(t, "DELEX k0 t", undone(c.nodes[2])[0])
-					c.healthy()
-					time.Sleep(trip)
-					c.conserved()
-				}, native("DELEX"))
-			})
+				}
+				assert.Equal(t, 2*trip, took(func() { assert.NoError(t, free(0)) }))
+				assert.Equal(t, x.left, c.form() == "")
+				assert.NoError(t, free(1))
+				time.Sleep(2 * trip)
+				assert.Equal(t, []string{"k2", "k2", "k2"}, c.keys())
+				assert.Zero(t, c.debts())
+				want := []string{"DELEX k0 t", "release k0 t", "release k1 t"}
+				if !x.left {
+					want = []string{"DELEX k0 t", "release k0 t", "DELEX k1 t", "release k1 t"}
+				}
+				assert.Equal(t, want, undone(c.nodes[0]))
+				assert.Equal(t, "DELEX k0 t", undone(c.nodes[2])[0])
+				c.healthy()
+				time.Sleep(trip)
+				c.conserved()
+			}, native("DELEX"))
 		}
 	}
-}
-
-// If the command disappears while many releases are in flight, all of them are
-// cured.
-func TestManySurprises_R24(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		l := c.lock(500)
-		for _, n := range c.nodes {
-			n.Native()
-		}
-		for _, err := range l.freeAll() {
-			assert.NoError(t, err)
-		}
-		time.Sleep(2 * trip)
-		assert.Empty(t, c.keys())
-		assert.Zero(t, c.debts())
-		assert.Empty(t, c.form())
-		c.healthy()
-	}, native("DELEX"))
-}
-
-// The node is tested again in its next handshake, and the group takes up the
-// form again if the node has it.
-func TestFormComesBackWithAConnection(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		l := c.lock(2)
-		c.nodes[1].Refuse(surprises["noperm"].reply, "DELEX")
-		require.NoError(t, l.free(background, 0))
-		time.Sleep(2 * trip)
-		require.Empty(t, c.form())
-		c.nodes[1].Refuse("", "DELEX")
-		c.nodes[1].DropConns()
-		c.eventually(time.Second, func() bool { return c.status(1).Deaths == 1 }, "dead")
-		c.waitUp(3)
-		require.Equal(t, "DELEX", c.form())
-		require.NoError(t, l.free(background, 1))
-		time.Sleep(trip)
-		for _, n := range c.nodes {
-			assert.Equal(t, "DELEX k1 t", last(undone(n)))
-		}
-	}, native("DELEX"))
-}
-
-// The handshake finds a user who may not run the command, and nothing is lost.
-func TestFormThatTheUserMayNot_R25(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		assert.Equal(t, "DELIFEQ", c.form())
-		l := c.lock(1)
-		require.NoError(t, l.free(background, 0))
-		time.Sleep(trip)
-		assert.Equal(t, []string{"DELIFEQ k0 t"}, undone(c.nodes[0]))
-	}, native("DELEX", "DELIFEQ"), func(c *cluster) { c.nodes[2].Refuse(surprises["noperm"].reply, "DELEX") })
 }
 
 // R9: a key of another type is not our lock, for a native release as for the
@@ -348,27 +263,6 @@ func TestNativeReleaseOfAKeyOfAnotherType_R9(t *testing.T) {
 		c.healthy()
 		c.conserved()
 	}, native("DELIFEQ"))
-}
-
-// R8: a release that a node refuses because of its state is owed, as the script
-// that every node understands, and the form stays.
-func TestRefusedNativeReleaseIsOwed_R8(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		l := c.lock(2)
-		for _, n := range c.nodes[:2] {
-			n.Refuse(noReplicas)
-		}
-		assert.Equal(t, []int{0, 1}, undecided(t, l.free(background, 0)))
-		assert.Equal(t, 2, c.debts())
-		for _, n := range c.nodes[:2] {
-			n.Refuse("", "SET", "DEL", "PEXPIRE", "EVAL", "EVALSHA", "DELEX", "DELIFEQ")
-		}
-		c.eventually(time.Second, func() bool { return c.debts() == 0 }, "paid")
-		assert.Equal(t, []string{"DELEX k0 t", "release k0 t"}, undone(c.nodes[0])[:2])
-		assert.Equal(t, "DELEX", c.form())
-		assert.Equal(t, []string{"k1", "k1", "k1"}, c.keys())
-		c.healthy()
-	}, native("DELEX"))
 }
 
 // R8: releases in flight to a node that dies are owed as scripts too, since an
@@ -394,61 +288,197 @@ func TestNativeReleaseInFlightIsOwed_R8(t *testing.T) {
 	}, native("DELEX"))
 }
 
-// If a cure meets a full lane, or its script is refused, the release is owed
-// (R8, R24).
-func TestCureOfASurpriseFails(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		l := c.lock(2)
-		c.nodes[0].Refuse(surprises["unknown"].reply, "DELEX")
-		c.nodes[0].Refuse(noReplicas, "EVALSHA")
-		require.NoError(t, l.free(background, 0), "the two others held it")
-		time.Sleep(2 * trip)
-		assert.Equal(t, 1, c.status(0).Debts)
-		c.nodes[0].Refuse("", "EVALSHA")
-		c.eventually(time.Second, func() bool { return c.debts() == 0 }, "paid")
+// tellingKind is claimKind with a native form, in whose replies null means the
+// opposite.
+var tellingKind = &ClaimKind{Kind: Kind{Judge: judgeOK}, Undo: releaseKind, Native: []Form{{
+	Name: "NXGET", Head: []byte("*7\r\n$3\r\nSET\r\n"), Tail: []byte("$3\r\nGET\r\n"), Telling: true,
+	Judge: func(v resp.Value) Vote {
+		switch {
+		case v.IsNull():
+			return Granted
+		case v.Type() == resp.BulkString:
+			return Refused
+		}
+		return Alien
+	},
+}}}
 
-		n := c.group.nodes[1]
-		c.nodes[1].Refuse("-ERR Key should be of string type if conditions are specified", "DELEX")
-		c.nodes[0].Refuse("", "DELEX")
-		c.nodes[0].DropConns()
-		time.Sleep(time.Second)
-		c.waitUp(3)
-		require.Equal(t, "DELEX", c.form())
-		c.group.mu.Lock()
-		n.lane.queued = append(n.lane.queued, make([]laneEntry, n.lane.room())...)
-		c.group.mu.Unlock()
-		synctest.Wait() // from now on the test is its reader, which owns the counts
-		r := &round{group: c.group, verb: nativeKind.verb(), ttl: long, receipt: l.receipts[1], form: &forms[0],
-			kept: kept{command: releaseCommand("k1", "t"), key: releaseKey("k1", "t")}}
-		r.itself[0] = r
-		reader := resp.NewReader(resp.Limits{})
-		reader.Commit(copy(reader.Space(), surprises["unknown"].reply+"\r\n"))
-		v, ok, err := reader.Next()
-		require.True(t, ok && err == nil)
-		require.False(t, n.reader.errorToNative(r, v), "no room: the reply counts as a refusal")
-		require.NoError(t, n.reader.handleReply(r, nil, v))
-		c.group.mu.Lock()
-		n.lane.queued = nil
-		require.Len(t, n.ledger.Debts, 1)
-		require.Equal(t, releaseCommand("k1", "t"), []byte(n.ledger.Debts[0].Command))
-		c.group.mu.Unlock()
-		synctest.Wait()
-	}, native("DELEX"))
+// withTexts makes these nodes have the form, and the handshake try it.
+func withTexts(nodes ...int) func(*cluster) {
+	return func(c *cluster) {
+		for _, i := range nodes {
+			c.nodes[i].Native("NXGET")
+		}
+		for i := range c.nodes {
+			trial := resp.AppendCommand(nil, "SET", "trial", "t", "NX", "PX", "1", "GET")
+			step := conn.Step{Name: "NXGET", Command: trial, Optional: true}
+			c.config.Nodes[i].Prelude = append([]conn.Step{step}, c.config.Nodes[i].Prelude...)
+		}
+	}
 }
 
-// Rounds that are used again forget their form.
-func TestARoundForgetsItsForm(t *testing.T) {
+// tell claims a key with a token, and returns what the nodes told.
+func (c *cluster) tell(key, token string) (said []string, err error) {
+	encoded := keyed(setCommand(key, token, long), key)
+	_, err = c.group.Claim(background, tellingKind, &Claim{
+		Bytes: encoded.Bytes, Key: encoded.Key, TTL: long, Undo: undoing(encodedRelease(key, token)),
+		Told: func(node int, text []byte) { said = append(said, fmt.Sprint(node, " ", string(text))) },
+	})
+	return said, err
+}
+
+// keyed says where the key of SET lies.
+func keyed(command []byte, key string) Encoded {
+	from := len("*6\r\n$3\r\nSET\r\n")
+	return Encoded{command, Part{From: from, To: from + len(resp.AppendBulkString(nil, key))}}
+}
+
+// R25: a claim has its native form only while every live node has it, and each
+// reply is read by the judge of the form that was sent: of two nulls one is a
+// grant and the other a refusal.
+func TestClaimsHaveANativeForm_R25(t *testing.T) {
+	for name, has := range map[string][]int{"all have it": {0, 1, 2}, "one lacks it": {0, 2}, "none has it": nil} {
+		subBubble(t, name, 3, func(t *testing.T, c *cluster) {
+			said, err := c.tell("k", "first")
+			require.NoError(t, err)
+			require.Empty(t, said)
+			said, err = c.tell("k", "second")
+			require.Equal(t, ErrRefused, err)
+			if len(has) == 3 {
+				require.Len(t, said, 2, "the two that decided: %v", said)
+				for _, s := range said {
+					require.Contains(t, s, " first")
+				}
+			} else {
+				require.Empty(t, said)
+			}
+			mute := keyed(setCommand("k", "mute", long), "k")
+			_, err = c.group.Claim(background, tellingKind, &Claim{Bytes: mute.Bytes, Key: mute.Key, TTL: long, Undo: undoing(encodedRelease("k", "mute"))})
+			require.Equal(t, ErrRefused, err, "a claim may hear nothing")
+			time.Sleep(2 * trip)
+			for _, n := range c.nodes {
+				value, _ := n.DB().Get("k")
+				require.Equal(t, "first", value)
+			}
+			c.nodes[1].DB().Delete("k")
+			_, err = c.tell("k", "third")
+			require.Equal(t, ErrRefused, err)
+			time.Sleep(2 * trip)
+			require.Equal(t, []string{"k", "k"}, c.keys(), "the vote of one node was undone")
+			c.healthy()
+			c.conserved()
+		}, withTexts(has...))
+	}
+}
+
+// A text is told by the round that it belongs to: a round that is used again
+// tells nothing of the one before.
+func TestTextsAreOfTheirRound(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *cluster) {
-		l := c.lock(1)
-		require.NoError(t, l.free(background, 0))
-		c.nodes[0].Refuse(surprises["unknown"].reply, "EXTEND")
-		c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-			return []byte(surprises["unknown"].reply + "\r\n"), args[0] == "SET"
-		})
-		for range 5 {
-			_, err := c.claim(background, "other", "t", long)
-			require.Equal(t, []int{0}, undecided(t, err), "a SET is not cured")
+		_, err := c.tell("k", "first")
+		require.NoError(t, err)
+		tell := func(want ...string) {
+			for range 8 { // rounds that were used before, too
+				said, err := c.tell("k", "again")
+				require.Equal(t, ErrRefused, err)
+				require.Equal(t, want, said)
+				time.Sleep(2 * trip)
+			}
 		}
-		c.healthy()
-	}, native("DELEX"))
+		tell("0 first")
+		c.nodes[0].Refuse("WRONGTYPE a key of another type is in the way", "SET")
+		tell()
+		c.nodes[0].Refuse("")
+		tell("0 first")
+		c.nodes[0].DB().Set("k", strings.Repeat("x", longestText+1), time.Hour)
+		tell() // no label is that long
+	}, withTexts(0))
+}
+
+// A round keeps room for texts only once its claim had a form that has them:
+// there may be thousands (R26).
+func TestRoundsWithoutTexts_R26(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, c *cluster) {
+		withTexts := func() (n int) {
+			c.group.mu.Lock()
+			defer c.group.mu.Unlock()
+			c.group.log.collect()
+			for r := c.group.log.free; r != nil; r = r.next {
+				if r.texts != nil {
+					n++
+				}
+			}
+			return n
+		}
+		c.mustClaim("k")
+		_, err := c.claim(background, "k", "another", long)
+		require.Equal(t, ErrRefused, err)
+		time.Sleep(2 * trip)
+		require.Zero(t, withTexts())
+		_, err = c.tell("k", "again")
+		require.Equal(t, ErrRefused, err)
+		time.Sleep(2 * trip)
+		require.Equal(t, 1, withTexts())
+	}, withTexts(0))
+}
+
+// R8, R25: a claim whose native form met an error is not repeated as given,
+// since its release may have run. The group leaves the form.
+func TestNativeClaimIsNotRepeated_R8(t *testing.T) {
+	for reply, leaves := range map[string]bool{
+		"NOPERM this user has no permissions to access a key": true, "ERR syntax error": true,
+		"ERR unknown command 'SET'": true, "ERR other": false, "OOM too much": false,
+	} {
+		inBubble(t, 1, func(t *testing.T, c *cluster) {
+			before := c.nodes[0].Calls("SET")
+			c.nodes[0].Refuse(reply, "SET")
+			_, err := c.tell("k", "t")
+			require.Len(t, undecided(t, err), 1)
+			c.nodes[0].Refuse("")
+			time.Sleep(10 * trip)
+			require.Empty(t, c.keys(), reply)
+			require.Equal(t, before+1, c.nodes[0].Calls("SET"), reply)
+			require.Zero(t, c.group.Nodes()[0].Counts.Cures)
+			_, err = c.tell("k", "t")
+			require.NoError(t, err)
+			said, err := c.tell("k", "u")
+			require.Equal(t, ErrRefused, err)
+			require.Equal(t, leaves, said == nil, reply)
+		}, withTexts(0))
+	}
+}
+
+// R32: a value that is longer than a reply may be ends each connection once,
+// and with it the form.
+func TestATextWithoutBoundEndsTheForm_R32(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		for _, n := range c.nodes {
+			n.DB().Set("k", strings.Repeat("x", maxReply+1), time.Hour)
+		}
+		_, err := c.tell("k", "t")
+		require.Error(t, err)
+		c.waitUp(3)
+		for range 3 {
+			said, err := c.tell("k", "t")
+			require.Equal(t, ErrRefused, err)
+			require.Empty(t, said)
+		}
+		for _, n := range c.group.Nodes() {
+			require.Equal(t, 2, n.Connects)
+		}
+	}, withTexts(0, 1, 2))
+}
+
+// A text counts if its node's vote did (R17). That of a node whose time was
+// over, or that refused after the decision, may be written at this moment.
+func TestOnlyTextsThatCountedAreTold_R17(t *testing.T) {
+	r := &round{texts: new(texts)}
+	for i := range r.texts[:4] {
+		r.texts[i] = fmt.Append(nil, "text ", i)
+	}
+	var told []string
+	r.tell(bitOf(Refused, 0)|bitOf(Failed, 1)|bitOf(Refused, 2)|decided, func(node int, text []byte) {
+		told = append(told, fmt.Sprint(node, ": ", string(text)))
+	})
+	assert.Equal(t, []string{"0: text 0", "2: text 2"}, told)
 }

@@ -18,6 +18,29 @@ func (c *cluster) lookout(key string) *Lookout {
 	return l
 }
 
+// asking asks about a key, and waits for the answers.
+func (c *cluster) asking(key string) *Lookout {
+	c.t.Helper()
+	l := c.lookout(key)
+	c.t.Cleanup(l.Stop)
+	require.True(c.t, l.Ask())
+	c.arrive()
+	return l
+}
+
+// hears lets what is in flight arrive, and is told then.
+func (c *cluster) hears(l *Lookout) bool {
+	c.arrive()
+	return told(l)
+}
+
+// vacate deletes the key k on nodes.
+func (c *cluster) vacate(nodes ...int) {
+	for _, i := range nodes {
+		c.nodes[i].DB().Delete("k")
+	}
+}
+
 // told reports whether the signal has come.
 func told(l *Lookout) bool {
 	synctest.Wait()
@@ -41,26 +64,20 @@ func (c *cluster) set(key string) {
 
 func TestLookoutIsToldWhenAQuorumIsFree(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5, 16} {
-		t.Run(fmt.Sprint("nodes=", n), func(t *testing.T) {
-			inBubble(t, n, func(t *testing.T, c *cluster) {
-				c.set("k")
-				l := c.lookout("k")
-				defer l.Stop()
-				require.True(t, l.Ask())
-				c.arrive()
-				require.False(t, told(l), "it is held everywhere")
-				for i, node := range c.nodes {
-					node.DB().Delete("k")
-					time.Sleep(oneWay)
-					require.Equal(t, i+1 == Quorum(n), told(l), "freed on %d nodes; told once, at the quorum", i+1)
-				}
-				require.True(t, l.Ask())
-				c.arrive()
-				require.True(t, told(l), "free at once")
-				assert.Zero(t, c.group.tracker.listening.Load())
-				assert.Zero(t, c.status(0).Deaths)
-				assert.Equal(t, 1, c.nodes[0].Calls("CLIENT TRACKING"), "once for a connection")
-			})
+		subBubble(t, fmt.Sprint("nodes=", n), n, func(t *testing.T, c *cluster) {
+			c.set("k")
+			l := c.asking("k")
+			require.False(t, told(l), "it is held everywhere")
+			for i, node := range c.nodes {
+				node.DB().Delete("k")
+				time.Sleep(oneWay)
+				require.Equal(t, i+1 == Quorum(n), told(l), "freed on %d nodes; told once, at the quorum", i+1)
+			}
+			require.True(t, l.Ask())
+			require.True(t, c.hears(l), "free at once")
+			assert.Zero(t, c.group.tracker.listening.Load())
+			assert.Zero(t, c.status(0).Deaths)
+			assert.Equal(t, 1, c.nodes[0].Calls("CLIENT TRACKING"), "once for a connection")
 		})
 	}
 }
@@ -100,63 +117,33 @@ func TestLookoutKnowsWhenTheKeyExpires(t *testing.T) {
 func TestLookoutsOfOtherKeysAndFlush(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		var all []*Lookout
+		hear := func() (told []bool) {
+			c.arrive()
+			for _, l := range all {
+				told = append(told, len(l.Signal()) > 0)
+			}
+			return told
+		}
 		for _, key := range []string{"k", "kk", "K", "k\r\n", "k"} {
 			c.set(key)
-			all = append(all, c.lookout(key))
-			require.True(t, all[len(all)-1].Ask())
+			all = append(all, c.asking(key))
 		}
-		c.arrive()
-		for _, n := range c.nodes {
-			n.DB().Delete("k")
+		for i, n := range c.nodes {
+			c.vacate(i)
+			n.DB().Set("nobody's", "x", 0) // a push for a key without a lookout is fine
 		}
-		c.arrive()
-		for i, l := range all {
-			require.Equal(t, i == 0 || i == 4, told(l), "lookout %d", i)
-		}
-		all[4].Stop()
-		c.set("k")
-		c.arrive() // a push for a key without a lookout is fine
+		require.Equal(t, []bool{true, false, false, false, true}, hear())
 		for _, n := range c.nodes {
 			n.FlushAll()
 		}
-		c.arrive()
-		for i, l := range all[1:4] {
-			require.True(t, told(l), "lookout %d", i+1)
-			l.Stop()
-		}
-		all[0].Stop()
-		assert.Empty(t, c.group.tracker.lookouts)
-		assert.Zero(t, c.group.tracker.count)
+		require.Equal(t, []bool{true, true, true, true, true}, hear())
 		assert.Zero(t, c.status(0).Deaths)
-	})
-}
-
-// The pushes include changes by our own claims and releases. Scripts that read
-// register nothing.
-func TestLookoutIsToldOfOurOwnRelease(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		receipt := c.mustClaim("k")
-		l := c.lookout("k")
-		defer l.Stop()
-		require.True(t, l.Ask())
-		c.arrive()
-		require.False(t, told(l))
-		require.NoError(t, c.extend(background, "k", "t", 2*long))
-		c.arrive()
-		require.True(t, told(l), "an extension is a change")
-		require.True(t, l.Ask())
-		c.arrive()
-		require.NoError(t, c.release(background, "k", "t", long, receipt))
-		c.arrive()
-		require.True(t, told(l))
 	})
 }
 
 // R16: an unrequested push ends the connection, and so does a malformed one,
 // even if pushes were requested.
 func TestPushesThatEndAConnection_R16(t *testing.T) {
-	const flushed = ">2\r\n$10\r\ninvalidate\r\n_\r\n"
-	const key = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"
 	for name, push := range map[string]string{
 		"another sort":        ">2\r\n$7\r\nmessage\r\n*1\r\n$1\r\nk\r\n",
 		"no sort":             ">1\r\n*1\r\n$1\r\nk\r\n",
@@ -167,51 +154,47 @@ func TestPushesThatEndAConnection_R16(t *testing.T) {
 		"three elements":      ">3\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n*1\r\n$1\r\nk\r\n",
 		"one element":         ">1\r\n$10\r\ninvalidate\r\n",
 		"simple string":       ">2\r\n+invalidate\r\n_\r\n",
-		"attribute":           "|1\r\n+a\r\n+b\r\n" + flushed,
+		"attribute":           "|1\r\n+a\r\n+b\r\n" + flushPush,
 		"attribute of a key":  ">2\r\n$10\r\ninvalidate\r\n*1\r\n|1\r\n+a\r\n+b\r\n$1\r\nk\r\n",
 		"redirection is gone": ">2\r\n$21\r\ntracking-redir-broken\r\n:7\r\n",
-		"a reply":             strings.Replace(key, ">", "*", 1),
+		"a reply":             strings.Replace(invalidation, ">", "*", 1),
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, c *cluster) {
-				c.tracked()
-				c.nodes[0].Push(flushed + key)
-				c.arrive()
-				require.Zero(t, c.status(0).Deaths)
-				c.nodes[0].Push(push)
-				c.arrive()
-				require.Equal(t, 1, c.status(0).Deaths)
-				require.Zero(t, c.status(1).Deaths)
-			})
+		subBubble(t, name, 3, func(t *testing.T, c *cluster) {
+			c.tracked()
+			c.nodes[0].Push(flushPush + invalidation)
+			c.arrive()
+			require.Zero(t, c.status(0).Deaths)
+			c.nodes[0].Push(push)
+			c.arrive()
+			require.Equal(t, 1, c.status(0).Deaths)
+			require.Zero(t, c.status(1).Deaths)
 		})
 	}
-	for name, push := range map[string]string{"flushed": flushed, "key": key} {
-		t.Run("untracked/"+name, func(t *testing.T) {
-			inBubble(t, 1, func(t *testing.T, c *cluster) {
-				c.nodes[0].Push(push)
-				c.arrive()
-				require.Equal(t, 1, c.status(0).Deaths)
+	for name, push := range map[string]string{"flushed": flushPush, "key": invalidation} {
+		subBubble(t, "untracked/"+name, 1, func(t *testing.T, c *cluster) {
+			c.nodes[0].Push(push)
+			c.arrive()
+			require.Equal(t, 1, c.status(0).Deaths)
 
-				c.waitUp(1)
-				c.nodes[0].Refuse("-NOPERM no", "CLIENT TRACKING")
-				l := c.lookout("k")
-				defer l.Stop()
-				l.Ask()
-				c.arrive()
-				c.nodes[0].Push(push)
-				c.arrive()
-				require.Equal(t, 2, c.status(0).Deaths, "it was refused")
-				c.nodes[0].Refuse("", "CLIENT TRACKING")
+			c.waitUp(1)
+			c.nodes[0].Refuse("-NOPERM no", "CLIENT TRACKING")
+			l := c.lookout("k")
+			defer l.Stop()
+			l.Ask()
+			c.arrive()
+			c.nodes[0].Push(push)
+			c.arrive()
+			require.Equal(t, 2, c.status(0).Deaths, "it was refused")
+			c.nodes[0].Refuse("", "CLIENT TRACKING")
 
-				c.waitUp(1)
-				c.tracked()
-				c.nodes[0].DropConns()
-				c.arrive()
-				c.waitUp(1)
-				c.nodes[0].Push(push)
-				c.arrive()
-				require.Equal(t, 4, c.status(0).Deaths, "the connection before was tracked, not this one")
-			})
+			c.waitUp(1)
+			c.tracked()
+			c.nodes[0].DropConns()
+			c.arrive()
+			c.waitUp(1)
+			c.nodes[0].Push(push)
+			c.arrive()
+			require.Equal(t, 4, c.status(0).Deaths, "the connection before was tracked, not this one")
 		})
 	}
 }
@@ -231,18 +214,13 @@ func TestAnswersThatEndAConnection_R16(t *testing.T) {
 		"tracking": {"TRACKING", ":1\r\n"}, "caching": {"CACHING", ":1\r\n"}, "no number": {"PTTL", "+OK\r\n"},
 		"null": {"PTTL", "_\r\n"}, "less than none": {"PTTL", ":-3\r\n"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 1, func(t *testing.T, c *cluster) {
-				c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-					return []byte(odd.reply), args[0] == odd.command || len(args) > 1 && args[1] == odd.command
-				})
-				l := c.lookout("k")
-				defer l.Stop()
-				require.True(t, l.Ask())
-				c.arrive()
-				require.Equal(t, 1, c.status(0).Deaths)
-				require.True(t, told(l), "too few are left to wait for")
+		subBubble(t, name, 1, func(t *testing.T, c *cluster) {
+			c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+				return []byte(odd.reply), args[0] == odd.command || len(args) > 1 && args[1] == odd.command
 			})
+			l := c.asking("k")
+			require.Equal(t, 1, c.status(0).Deaths)
+			require.True(t, told(l), "too few are left to wait for")
 		})
 	}
 }
@@ -256,81 +234,48 @@ func TestLookoutWithoutTracking(t *testing.T) {
 		"no permission to ask":   {"-NOPERM this user has no permissions", "PTTL"},
 		"an old server":          {"-ERR unknown subcommand 'TRACKING'. Try CLIENT HELP.", "CLIENT TRACKING"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, c *cluster) {
-				for _, n := range c.nodes[:2] {
-					n.Refuse(refuse[0], refuse[1])
-				}
-				c.set("k")
-				l := c.lookout("k")
-				defer l.Stop()
-				require.True(t, l.Ask(), "not known yet")
+		subBubble(t, name, 3, func(t *testing.T, c *cluster) {
+			for _, n := range c.nodes[:2] {
+				n.Refuse(refuse[0], refuse[1])
+			}
+			c.set("k")
+			l := c.asking("k") // it is not known yet
+			require.True(t, told(l))
+			asked := c.nodes[0].Calls("CLIENT") + c.nodes[0].Calls("PTTL")
+			for range 3 {
+				require.False(t, l.Ask())
 				c.arrive()
-				require.True(t, told(l))
-				asked := c.nodes[0].Calls("CLIENT") + c.nodes[0].Calls("PTTL")
-				for range 3 {
-					require.False(t, l.Ask())
-					c.arrive()
-				}
-				assert.Equal(t, asked, c.nodes[0].Calls("CLIENT")+c.nodes[0].Calls("PTTL"), "never in vain again")
-				assert.Zero(t, c.status(0).Deaths)
+			}
+			assert.Equal(t, asked, c.nodes[0].Calls("CLIENT")+c.nodes[0].Calls("PTTL"), "never in vain again")
+			assert.Zero(t, c.status(0).Deaths)
 
-				for _, n := range c.nodes[:2] {
-					n.Refuse("", refuse[1])
-					n.DropConns()
-				}
-				c.arrive()
-				c.waitUp(3)
-				require.True(t, l.Ask(), "another connection, another try")
-			})
+			for _, n := range c.nodes[:2] {
+				n.Refuse("", refuse[1])
+				n.DropConns()
+			}
+			c.arrive()
+			c.waitUp(3)
+			require.True(t, l.Ask(), "another connection, another try")
 		})
 	}
-	t.Run("RESP2", func(t *testing.T) {
-		inBubble(t, 3, func(t *testing.T, c *cluster) {
-			l := c.lookout("k")
-			defer l.Stop()
-			require.False(t, l.Ask())
-			c.arrive()
-			assert.Zero(t, c.nodes[0].Calls("CLIENT TRACKING"))
-			assert.Zero(t, c.nodes[0].Calls("PTTL"))
-		}, withConfig(func(config *Config) {
-			for i := range 2 {
-				config.Nodes[i].Protocol = 2
-			}
-		}))
-	})
-	t.Run("busy", func(t *testing.T) {
-		inBubble(t, 1, func(t *testing.T, c *cluster) {
-			c.nodes[0].Refuse("-BUSY Redis is busy running a script", "CLIENT TRACKING")
-			l := c.lookout("k")
-			defer l.Stop()
-			require.True(t, l.Ask())
-			c.arrive()
-			require.True(t, told(l))
-			c.nodes[0].Refuse("", "CLIENT TRACKING")
-			require.True(t, l.Ask(), "that was no refusal for good")
-			c.arrive()
-			require.True(t, told(l), "free")
-		})
-	})
 }
 
-// A minority without tracking takes no part; the others suffice.
-func TestLookoutWithTrackingOnSomeNodes(t *testing.T) {
-	inBubble(t, 5, func(t *testing.T, c *cluster) {
-		c.nodes[0].Refuse("-NOPERM no", "CLIENT TRACKING")
-		c.nodes[1].Refuse("-NOPERM no", "CLIENT CACHING")
-		c.set("k")
+// A node with RESP2 is not asked; one that is only busy is asked again.
+func TestLookoutOfOtherNodes(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lookout("k")
 		defer l.Stop()
-		require.True(t, l.Ask())
+		require.False(t, l.Ask())
 		c.arrive()
-		require.False(t, told(l))
-		for i := range 5 {
-			c.nodes[i].DB().Delete("k")
-			c.arrive()
-			require.Equal(t, i == 4, told(l), "freed up to node %d", i)
-		}
+		assert.Zero(t, c.nodes[0].Calls("CLIENT TRACKING")+c.nodes[0].Calls("PTTL"))
+	}, withConfig(func(config *Config) { config.Nodes[0].Protocol, config.Nodes[1].Protocol = 2, 2 }))
+	inBubble(t, 1, func(t *testing.T, c *cluster) {
+		c.nodes[0].Refuse("-BUSY Redis is busy running a script", "CLIENT TRACKING")
+		l := c.asking("k")
+		require.True(t, told(l))
+		c.nodes[0].Refuse("", "CLIENT TRACKING")
+		require.True(t, l.Ask(), "that was no refusal for good")
+		require.True(t, c.hears(l), "free")
 	})
 }
 
@@ -341,65 +286,23 @@ func TestLookoutWhoseNodesDie(t *testing.T) {
 		c.set("k")
 		c.nodes[0].Close()
 		c.eventually(time.Second, func() bool { return c.up() == 4 }, "one down")
-		l := c.lookout("k")
-		defer l.Stop()
-		require.True(t, l.Ask())
-		c.arrive()
+		l := c.asking("k")
 		c.links[1].Refuse(true)
 		c.links[1].Reset()
-		c.arrive()
-		require.False(t, told(l), "three are left")
-		c.nodes[3].DB().Delete("k")
-		c.nodes[4].DB().Delete("k")
-		c.arrive()
-		require.False(t, told(l), "two are free")
+		require.False(t, c.hears(l), "three are left")
+		c.vacate(3, 4)
+		require.False(t, c.hears(l), "two are free")
 		c.links[2].Refuse(true)
 		c.links[2].Reset()
-		c.arrive()
-		require.True(t, told(l), "two are left")
+		require.True(t, c.hears(l), "two are left")
 		require.False(t, l.Ask())
 		c.links[1].Refuse(false)
 		c.links[2].Refuse(false)
 		c.waitUp(4)
 		require.True(t, l.Ask())
-		c.arrive()
-		require.False(t, told(l))
-		c.nodes[1].DB().Delete("k")
-		c.arrive()
-		require.True(t, told(l), "nodes that came back push again")
-	})
-}
-
-// A connection that dies with the question unanswered counts as one that was
-// never asked.
-func TestLookoutWhoseAnswersAreLost(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		c.tracked()
-		c.set("k")
-		l := c.lookout("k")
-		defer l.Stop()
-		for _, n := range c.nodes[:2] {
-			n.Pause()
-		}
-		require.True(t, l.Ask())
-		c.arrive()
-		c.links[0].Reset()
-		c.arrive()
-		require.False(t, told(l))
-		c.links[1].Reset()
-		c.arrive()
-		require.True(t, told(l))
-		for _, n := range c.nodes[:2] {
-			n.Resume()
-		}
-		c.waitUp(3)
-		require.True(t, l.Ask())
-		c.arrive()
-		require.False(t, told(l))
-		c.nodes[0].DB().Delete("k")
-		c.nodes[1].DB().Delete("k")
-		c.arrive()
-		require.True(t, told(l))
+		require.False(t, c.hears(l))
+		c.vacate(1)
+		require.True(t, c.hears(l), "nodes that came back push again")
 	})
 }
 
@@ -421,9 +324,8 @@ func TestLookoutAsksAStalledNodeOnce(t *testing.T) {
 		c.group.mu.Unlock()
 		c.nodes[0].Resume()
 		c.arrive()
-		c.nodes[0].DB().Delete("k")
-		c.arrive()
-		require.True(t, told(l))
+		c.vacate(0)
+		require.True(t, c.hears(l))
 	}, withConfig(func(c *Config) { c.ShedAfter = time.Minute }))
 }
 
@@ -437,15 +339,12 @@ func TestLookoutBelievesNoPushBeforeTheAnswer(t *testing.T) {
 		l := c.lookout("k")
 		defer l.Stop()
 		require.True(t, l.Ask())
-		c.nodes[0].Push(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n")
-		c.arrive()
-		require.False(t, told(l))
+		c.nodes[0].Push(invalidation)
+		require.False(t, c.hears(l))
 		c.nodes[0].Resume()
-		c.arrive()
-		require.False(t, told(l), "it is held")
-		c.nodes[0].DB().Delete("k")
-		c.arrive()
-		require.True(t, told(l))
+		require.False(t, c.hears(l), "it is held")
+		c.vacate(0)
+		require.True(t, c.hears(l))
 	})
 }
 
@@ -508,7 +407,7 @@ func TestLookoutThatRestsOrStopsIsToldNothing(t *testing.T) {
 		stopped.Stop() // with its answer in flight
 		c.arrive()
 		resting.Rest()
-		c.nodes[0].DB().Delete("k")
+		c.vacate(0)
 		c.arrive()
 		assert.False(t, told(resting))
 		assert.False(t, told(stopped))
@@ -520,5 +419,125 @@ func TestLookoutThatRestsOrStopsIsToldNothing(t *testing.T) {
 		late := c.lookout("k")
 		assert.False(t, late.Ask(), "R28")
 		late.Stop()
+	})
+}
+
+const (
+	invalidation = ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"
+	flushPush    = ">2\r\n$10\r\ninvalidate\r\n_\r\n"
+)
+
+// A node may push as much as its questions can cause, and a server may push
+// twice. More than that ends its connection, and no other (R32).
+func TestMoreInvalidationsThanWereAskedFor_R32(t *testing.T) {
+	for pushes, deaths := range map[int]int{pushesPerQuestion: 0, pushesPerQuestion + 1: 1} {
+		inBubble(t, 3, func(t *testing.T, c *cluster) {
+			c.set("k")
+			c.asking("k")
+			c.nodes[0].Push(strings.Repeat(invalidation, pushes))
+			c.arrive()
+			require.Equal(t, deaths, c.status(0).Deaths, "%d pushes", pushes)
+			require.Zero(t, c.status(1).Deaths+c.status(2).Deaths)
+		})
+	}
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.set("k")
+		c.asking("k")
+		c.nodes[0].Push(">2\r\n$10\r\ninvalidate\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n")
+		c.arrive()
+		require.Equal(t, uint64(1), c.status(0).Counts.Deaths["unexpected"], "each key counts")
+	})
+}
+
+// Each FLUSHALL pushes a null, as often as another client flushes; but there is
+// a limit (R32).
+func TestFlushesAreBounded_R32(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.set("k")
+		c.asking("k")
+		for range 3 {
+			c.nodes[0].Push(strings.Repeat(flushPush, flushesPerSecond))
+			time.Sleep(time.Second)
+		}
+		require.Zero(t, c.status(0).Deaths, "a thousand a second")
+		c.nodes[0].Push(strings.Repeat(flushPush, flushesPerSecond+100))
+		c.arrive()
+		require.Equal(t, uint64(1), c.status(0).Counts.Deaths["unexpected"])
+	})
+}
+
+// After a flush, a lookout that asks again hears of the next one.
+func TestEachFlushIsToldAfterAQuestion(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.lookout("k")
+		defer l.Stop()
+		for range 3 {
+			c.set("k")
+			require.True(t, l.Ask())
+			require.False(t, c.hears(l))
+			for _, n := range c.nodes {
+				n.Push(flushPush + flushPush)
+			}
+			require.True(t, c.hears(l))
+		}
+	})
+}
+
+// A reply that is larger than any requested one ends the connection before it
+// is complete (R32). One that fits does not.
+func TestRepliesAreBounded_R32(t *testing.T) {
+	for reply, deaths := range map[string]int{
+		"-ERR " + strings.Repeat("x", 4000) + "\r\n": 0,
+		"-ERR " + strings.Repeat("x", 4096) + "\r\n": 1,
+		"*65\r\n":                        1,
+		"*1000000\r\n":                   1,
+		"$5000\r\n":                      1,
+		"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n": 1,
+	} {
+		subBubble(t, fmt.Sprintf("%.12q and %d bytes", reply, len(reply)), 3, func(t *testing.T, c *cluster) {
+			c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) { return []byte(reply), args[0] == "SET" })
+			_, err := c.claim(background, "k", "t", long)
+			require.NoError(t, err, "two of three")
+			c.arrive()
+			require.Equal(t, uint64(deaths), c.status(0).Counts.Deaths["protocol"])
+		})
+	}
+}
+
+// A signal that was not taken before the next Ask belongs to the previous
+// question. If Ask left it, the caller would take it for an answer, and the
+// next signal would find no room: the goroutine that reads the node would wait
+// for room under the tracker's mutex, and the client with it, forever.
+func TestAskForgetsASignalThatWasNotTaken(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		l := c.lookout("k")
+		defer l.Stop()
+		for range 3 {
+			require.True(t, l.Ask())
+			assert.False(t, told(l), "no node has answered yet") // this also makes room
+			c.arrive()
+			assert.Len(t, l.Signal(), 1, "the key is free, and the signal stays where it is")
+			l.Rest() // as a caller does that was woken otherwise meanwhile
+		}
+	})
+}
+
+// A node that has refused to push, but has yet to answer the question, is not
+// asked again by the next Ask, which must not forget the refusal: the answer
+// alone would count, and the lookout would wait for pushes that never come.
+func TestAskRemembersWhoWillNotPush(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.set("k")
+		for _, n := range c.nodes[:2] {
+			n.Refuse("-NOPERM no", "CLIENT CACHING")
+			n.Handle(func(_ int, args []string) ([]byte, bool) { return nil, args[0] == "PTTL" })
+		}
+		l := c.asking("k")
+		require.True(t, l.Ask(), "their answers are on their way")
+		for _, n := range c.nodes[:2] {
+			n.Push(":60000\r\n")
+		}
+		require.True(t, c.hears(l), "too few will push")
+		require.Zero(t, c.status(0).Deaths)
 	})
 }

@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -60,9 +61,11 @@ func (l *listener) of(node int) []string {
 func TestChangesAreTold(t *testing.T) {
 	var l listener
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		for i := range 3 {
-			assert.Equal(t, []string{"up"}, l.of(i))
-		}
+		assert.Equal(t, []string{"up"}, l.of(0))
+		assert.Equal(t, []string{"up"}, l.of(1))
+		warned := l.of(2)
+		assert.Len(t, warned, 2)
+		assert.Contains(t, warned[1], "allkeys-lru", "R22: it may evict keys, and serves all the same")
 		c.links[0].Refuse(true)
 		c.nodes[0].DropConns()
 		time.Sleep(time.Minute)
@@ -94,20 +97,7 @@ func TestChangesAreTold(t *testing.T) {
 		for i := range 3 {
 			assert.Empty(t, l.of(i), "closing is no news")
 		}
-	}, l.listen)
-}
-
-// A node that flaps is reported each time, since it changed each time.
-func TestFlappingIsTold(t *testing.T) {
-	var l listener
-	inBubble(t, 1, func(t *testing.T, c *cluster) {
-		for range 3 {
-			c.nodes[0].DropConns()
-			time.Sleep(10 * ms)
-			c.waitUp(1)
-		}
-		assert.Equal(t, []string{"up", "down peer", "up", "down peer", "up", "down peer", "up"}, l.of(0))
-	}, l.listen)
+	}, l.listen, func(c *cluster) { c.replace(2, redistest.NodeConfig{EvictionPolicy: "allkeys-lru"}) })
 }
 
 // A node that was not dialed yet is not reported when another one is.
@@ -115,52 +105,6 @@ func TestConnectingIsNoNews(t *testing.T) {
 	g := &Group{config: &Config{OnChange: func(change Change) { t.Error(change.Err) }}}
 	g.nodes = []*node{newNode(g, 0, conn.Config{})}
 	g.tellAllLocked()
-}
-
-// A refused node is reported as refused, before it ever was up (R22).
-func TestRefusalIsTold_R22(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var l listener
-		c := newCluster(t, 3, l.listen, func(c *cluster) {
-			replica := redistest.NewNode(redistest.NodeConfig{Role: "slave"})
-			t.Cleanup(func() { _ = replica.Close() })
-			replica.Serve(c.network.Listen("replica:6379"))
-			c.config.Nodes[1].Addr = "replica:6379"
-			c.config.Nodes[2].Addr = c.config.Nodes[0].Addr
-		})
-		c.eventually(time.Second, func() bool { return c.up() == 1 }, "one up")
-		time.Sleep(10 * time.Second)
-		assert.Equal(t, []string{"refused not a master"}, l.of(1))
-		first, third := l.of(0), l.of(2)
-		if len(first) == 1 && first[0] != "up" {
-			first, third = third, first // the first to come has the vote
-		}
-		assert.Equal(t, []string{"up"}, first)
-		assert.Equal(t, []string{"refused same server"}, third)
-	})
-}
-
-// A node that may evict keys serves, and is warned about once, not each time
-// that it comes up (R22).
-func TestEvictionIsWarnedOf_R22(t *testing.T) {
-	var l listener
-	synctest.Test(t, func(t *testing.T) {
-		var evicting *redistest.Node
-		c := newCluster(t, 1, l.listen, func(c *cluster) {
-			evicting = redistest.NewNode(redistest.NodeConfig{EvictionPolicy: "allkeys-lru"})
-			t.Cleanup(func() { _ = evicting.Close() })
-			evicting.Serve(c.network.Listen("evicting:6379"))
-			c.config.Nodes[0].Addr = "evicting:6379"
-		})
-		c.waitUp(1)
-		told := l.of(0)
-		require.Len(t, told, 2)
-		assert.Contains(t, told[1], "allkeys-lru")
-		evicting.DropConns()
-		time.Sleep(10 * ms)
-		c.waitUp(1)
-		assert.Equal(t, []string{"down peer", "up"}, l.of(0))
-	})
 }
 
 // A replica is a passing cause only where the node was up before, and only for
@@ -239,47 +183,180 @@ func TestWordsOfARefusal_R27(t *testing.T) {
 	}
 }
 
+// Each cause has a class. What is barred passes by no waiting (R31).
 func TestCauseOf(t *testing.T) {
 	dial := func(err error) error { return &downError{&conn.Error{Op: "dial", Addr: "a:1", Err: err}} }
 	shake := func(err error) error { return &downError{&conn.Error{Op: "handshake", Addr: "a:1", Err: err}} }
 	refusal := func(text string) error {
 		return shake(&conn.StepError{Step: "HELLO", Err: &resp.Error{Message: text}})
 	}
-	for _, c := range []struct {
-		err    error
-		class  string
-		barred bool
-	}{
-		{nil, "", false},
-		{dial(errors.New("connection refused")), "unreachable", false},
-		{dial(errors.New("no route to host")), "unreachable", false},
-		{dial(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), "TLS", true},
-		{shake(&conn.PeerError{Speaks: "HTTP", Err: io.EOF}), "not RESP", true},
-		{shake(io.EOF), "peer", false},
-		{dial(&net.DNSError{IsNotFound: true}), "unreachable", false},
-		{shake(&conn.PeerError{Err: io.EOF}), "not RESP", true},
-		{shake(conn.ErrProxy), "proxy", true},
-		{refusal("LOADING Redis is loading"), "LOADING", false},
-		{refusal("READONLY You can't write"), "READONLY", false},
-		{refusal("DENIED Redis is running in protected mode"), "ERR", true},
-		{refusal("ERR DB index is out of range"), "ERR", true},
-		{refusal("no upstream host"), "unavailable", false},
-		{refusal("NOPERM no"), "NOPERM", true},
-		{refusal("NOAUTH no"), "NOAUTH", true},
-		{refusal("WRONGPASS no"), "WRONGPASS", true},
-		{refusal("ERR max number of clients reached"), "max clients", false},
-		{&downError{ErrNotMaster}, "not a master", true},
-		{&downError{fmt.Errorf("%w: more", ErrSameNode)}, "same server", true},
-		{&downError{ErrSilent}, "silent", false},
-		{&downError{ErrIndebted}, "indebted", false},
-		{&downError{ErrUnexpected}, "unexpected", true},
-		{&downError{errForgot}, "forgot", false},
-		{&downError{errDisproved}, "unexpected", false},
-		{ErrConnecting, "unexpected", false},
-		{&QuarantineError{}, "quarantined", false},
+	for barred, classes := range map[bool]map[string][]error{
+		false: {
+			"": {nil}, "peer": {shake(io.EOF)}, "silent": {&downError{ErrSilent}}, "indebted": {&downError{ErrIndebted}},
+			"unreachable": {dial(errors.New("connection refused")), dial(errors.New("no route to host")), dial(&net.DNSError{IsNotFound: true})},
+			"LOADING":     {refusal("LOADING Redis is loading")}, "READONLY": {refusal("READONLY You can't write")},
+			"unavailable": {refusal("no upstream host")}, "max clients": {refusal("ERR max number of clients reached")},
+			"forgot": {&downError{errForgot}}, "quarantined": {&QuarantineError{}}, "unexpected": {&downError{errDisproved}, ErrConnecting},
+		},
+		true: {
+			"TLS":      {dial(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}})},
+			"not RESP": {shake(&conn.PeerError{Speaks: "HTTP", Err: io.EOF}), shake(&conn.PeerError{Err: io.EOF})},
+			"ERR":      {refusal("DENIED Redis is running in protected mode"), refusal("ERR DB index is out of range")},
+			"NOPERM":   {refusal("NOPERM no")}, "NOAUTH": {refusal("NOAUTH no")}, "WRONGPASS": {refusal("WRONGPASS no")},
+			"proxy": {shake(conn.ErrProxy)}, "not a master": {&downError{ErrNotMaster}},
+			"same server": {&downError{fmt.Errorf("%w: more", ErrSameNode)}}, "unexpected": {&downError{ErrUnexpected}},
+		},
 	} {
-		class, barred := causeOf(c.err)
-		assert.Equal(t, c.class, class, "%v", c.err)
-		assert.Equal(t, c.barred, barred, "%v", c.err)
+		for want, errs := range classes {
+			for _, err := range errs {
+				class, is := causeOf(err)
+				assert.Equal(t, want, class, "%v", err)
+				assert.Equal(t, barred, is, "%v", err)
+			}
+		}
+	}
+}
+
+// votes returns what a node's counts say about its votes.
+func (c *cluster) votes(node int) (granted, refused, failed, late uint64) {
+	n := c.status(node).Counts
+	return n.Granted, n.Refused, n.Failed, n.Late
+}
+
+// The vote that completes the quorum is the last to count; the next node
+// answers late (R5, R17).
+func TestVotesAreCountedUntilTheDecision_R17(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.links[2].Latency(5*ms, 5*ms)
+		c.mustClaim("k")
+		time.Sleep(20 * ms)
+		_, err := c.claim(background, "k", "u", long) // refused, and then undone without effect
+		require.Equal(t, ErrRefused, err)
+		time.Sleep(20 * ms)
+		for i, want := range [][4]uint64{{1, 2, 0, 0}, {1, 2, 0, 0}, {0, 0, 0, 3}} {
+			granted, refused, failed, late := c.votes(i)
+			assert.Equal(t, want, [4]uint64{granted, refused, failed, late}, "node %d", i)
+		}
+		assert.Zero(t, c.status(2).Counts.Overdue, "its vote did not time out")
+	})
+}
+
+// A vote that timed out has failed, and stays failed when the reply comes after
+// all (R6, R17). A node that dies before it answers fails then, and one that is
+// absent when a command is queued fails at once (R16).
+func TestVotesThatFail_R6_R16(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.links[1].Latency(60*ms, 60*ms)
+		c.links[2].Latency(time.Minute, 0)
+		time.AfterFunc(10*ms, func() { c.links[2].Refuse(true); c.links[2].Reset() })
+		_, err := c.claim(background, "k", "t", long)
+		require.Equal(t, []int{1, 2}, undecided(t, err))
+		timedOut, died := c.status(1).Counts, c.status(2).Counts
+		assert.Equal(t, [3]uint64{1, 1, 0}, [3]uint64{timedOut.Failed, timedOut.TimedOut, timedOut.Late})
+		assert.Equal(t, [3]uint64{2, 0, 1}, [3]uint64{died.Failed, died.TimedOut, died.Absent}, "from the undo it was absent")
+		assert.Equal(t, map[string]uint64{"peer": 1}, died.Deaths)
+
+		time.Sleep(time.Second) // the grant arrives, and then the reply to the undo
+		granted, refused, failed, late := c.votes(1)
+		assert.Equal(t, [4]uint64{0, 0, 2, 2}, [4]uint64{granted, refused, failed, late})
+		timedOut = c.status(1).Counts
+		assert.Equal(t, [2]uint64{2, 2}, [2]uint64{timedOut.TimedOut, timedOut.Overdue})
+		assert.Zero(t, timedOut.Deaths)
+	})
+}
+
+// Errors are counted by class, cures separately, and the final reply to a cured
+// command is its vote (R24).
+func TestErrorsAreCountedByClass_R24(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		receipt := c.mustClaim("k")
+		time.Sleep(trip)
+		c.nodes[1].FlushScripts()
+		require.NoError(t, c.release(background, "k", "t", long, receipt))
+		time.Sleep(10 * trip)
+		n := c.status(1).Counts
+		assert.Equal(t, map[string]uint64{"NOSCRIPT": 1}, n.Errors)
+		assert.Equal(t, [3]uint64{1, 2, 0}, [3]uint64{n.Cures, n.Granted + n.Late, n.Failed}, "the cured command's reply, and no other")
+
+		c.nodes[0].Refuse("-OOM command not allowed", "SET")
+		c.nodes[2].Refuse("-whatever", "SET")
+		_, err := c.claim(background, "k", "t", long)
+		require.Equal(t, []int{0, 2}, undecided(t, err))
+		assert.Equal(t, map[string]uint64{"OOM": 1}, c.status(0).Counts.Errors)
+		assert.Equal(t, map[string]uint64{"ERR": 1}, c.status(2).Counts.Errors)
+		assert.EqualValues(t, 1, c.status(0).Counts.Failed)
+	})
+}
+
+// A debt is counted once when it arises, and once when it is paid or expires
+// (R8).
+func TestDebtsAreCounted_R8(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		counted := func() [3]uint64 {
+			n := c.status(0).Counts
+			return [3]uint64{n.DebtsMade, n.DebtsPaid, n.DebtsExpired}
+		}
+		c.owing("paid")
+		require.Equal(t, ErrRefused, c.release(background, "paid", "t", long, Receipt{Sent: All(3)}), "twice is harmless, and owed once")
+		time.Sleep(60 * ms)
+		assert.Equal(t, [3]uint64{1, 0, 0}, counted())
+		assert.Equal(t, 1, c.status(0).Debts)
+		assert.GreaterOrEqual(t, c.status(0).Counts.Errors["MISCONF"], uint64(3), "refused payments are errors too")
+		c.nodes[0].Refuse("", "EVALSHA")
+		c.eventually(time.Second, func() bool { return c.debts() == 0 }, "paid")
+		assert.Equal(t, [3]uint64{1, 1, 0}, counted())
+
+		c.owing("expired")
+		time.Sleep(trip)
+		c.eventually(20*time.Second, func() bool { return c.debts() == 0 }, "the debt ends")
+		assert.Equal(t, [3]uint64{2, 1, 1}, counted())
+		assert.Empty(t, c.keys())
+	})
+}
+
+// Each end of a connection has a cause, and their sum is Status.Deaths.
+func TestDeathsAreCountedByCause(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		again := func() { c.eventually(5*time.Second, func() bool { return c.up() == 3 }, "up again") }
+		c.nodes[0].DropConns()
+		time.Sleep(trip)
+		again()
+		c.nodes[0].Pause()
+		c.mustClaim("silent")
+		time.Sleep(longShed + 20*ms)
+		c.nodes[0].Resume()
+		again()
+		c.nodes[0].Refuse("-MISCONF no", "EVALSHA")
+		for i := range 3 {
+			key := fmt.Sprint("k", i)
+			assert.NoError(c.t, c.release(background, key, "t", long, c.mustClaim(key)))
+		}
+		time.Sleep(trip)
+		c.nodes[0].Refuse("", "EVALSHA")
+		again()
+		s := c.status(0)
+		assert.Equal(t, map[string]uint64{"peer": 1, "silent": 1, "indebted": 1}, s.Counts.Deaths)
+		assert.Equal(t, 3, s.Deaths)
+		assert.EqualValues(t, s.Connects, s.Counts.Dials-s.Counts.DialFailures)
+		assert.Nil(t, c.status(1).Counts.Deaths)
+	}, withConfig(func(config *Config) { config.MaxDebts = 3 }))
+}
+
+func TestDeathOf(t *testing.T) {
+	died := func(op string, err error) error { return &conn.Error{Op: op, Addr: "a:1", Err: err} }
+	for want, causes := range map[string][]error{
+		"peer":       {died("read", io.EOF), died("write", errors.New("reset")), died("exchange", io.ErrUnexpectedEOF)},
+		"silent":     {died("break", ErrSilent), died("exchange", ErrSilent), &downError{ErrSilent}},
+		"stalled":    {died("write", conn.ErrStalled)},
+		"indebted":   {died("break", ErrIndebted)},
+		"protocol":   {died("parse", &resp.SyntaxError{}), died("exchange", conn.ErrProtocol)},
+		"unexpected": {fmt.Errorf("%w: a push", ErrUnexpected), died("exchange", ErrUnexpected), errors.New("odd")},
+		"forgot":     {errForgot},
+		"demoted":    {errRewritten, notMaster("x")},
+		"closed":     {died("close", conn.ErrClosed), died("exchange", context.Canceled)},
+	} {
+		for _, cause := range causes {
+			assert.Equal(t, want, deathOf(cause), "%v", cause)
+		}
 	}
 }

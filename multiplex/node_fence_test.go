@@ -6,10 +6,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -45,19 +46,17 @@ func killsFirst(t *testing.T, n *redistest.Node) {
 // anything, since it executes the old connection's SETs even after RST.
 func TestLateSetIsFenced(t *testing.T) {
 	for _, released := range []time.Duration{50 * ms, 230 * ms, 900 * ms} {
-		t.Run("released after "+released.String(), func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, c *cluster) {
-				receipt := c.lateSet(0, "k", 2*time.Second)
-				time.Sleep(released)
-				assert.NoError(t, c.release(background, "k", "t", long, receipt))
-				c.waitUp(3)
-				time.Sleep(5 * time.Second)
-				assert.Empty(t, c.keys(), "no key without a holder")
-				assert.Zero(t, c.debts())
-				assert.Equal(t, "2 KILL 1", story(c.nodes[0])[0])
-				assert.Equal(t, 1, c.status(0).Sheds)
-				killsFirst(t, c.nodes[0])
-			})
+		subBubble(t, "released after "+released.String(), 3, func(t *testing.T, c *cluster) {
+			receipt := c.lateSet(0, "k", 2*time.Second)
+			time.Sleep(released)
+			assert.NoError(t, c.release(background, "k", "t", long, receipt))
+			c.waitUp(3)
+			time.Sleep(5 * time.Second)
+			assert.Empty(t, c.keys(), "no key without a holder")
+			assert.Zero(t, c.debts())
+			assert.Equal(t, "2 KILL 1", story(c.nodes[0])[0])
+			assert.Equal(t, 1, c.status(0).Sheds)
+			killsFirst(t, c.nodes[0])
 		})
 	}
 }
@@ -66,30 +65,28 @@ func TestLateSetIsFenced(t *testing.T) {
 // continues.
 func TestStoppedServerIsFenced(t *testing.T) {
 	for _, order := range []redistest.Order{redistest.ByArrival, redistest.NewestFirst, redistest.OldestFirst} {
-		t.Run(fmt.Sprint("order=", order), func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, c *cluster) {
-				c.nodes[0].SetOrder(order)
-				c.nodes[0].Pause()
-				var wg sync.WaitGroup
-				for i := range 50 {
-					wg.Go(func() {
-						key := fmt.Sprint("k", i)
-						receipt, err := c.claim(background, key, "t", long)
-						assert.NoError(t, err)
-						time.Sleep(time.Duration(i) * 10 * ms) // some release before the node is shed, some after
-						assert.NoError(t, c.release(background, key, "t", long, receipt))
-					})
-				}
-				wg.Wait()
-				c.mustClaim("held")
-				time.Sleep(time.Second)
-				c.nodes[0].Resume()
-				c.eventually(200*ms, func() bool { return c.up() == 3 }, "the node counts again")
-				killsFirst(t, c.nodes[0])
-				time.Sleep(500 * ms)
-				assert.Equal(t, []string{"held", "held"}, c.keys())
-				assert.Zero(t, c.debts())
-			})
+		subBubble(t, fmt.Sprint("order=", order), 3, func(t *testing.T, c *cluster) {
+			c.nodes[0].SetOrder(order)
+			c.nodes[0].Pause()
+			var wg sync.WaitGroup
+			for i := range 50 {
+				wg.Go(func() {
+					key := fmt.Sprint("k", i)
+					receipt, err := c.claim(background, key, "t", long)
+					assert.NoError(t, err)
+					time.Sleep(time.Duration(i) * 10 * ms) // some release before the node is shed, some after
+					assert.NoError(t, c.release(background, key, "t", long, receipt))
+				})
+			}
+			wg.Wait()
+			c.mustClaim("held")
+			time.Sleep(time.Second)
+			c.nodes[0].Resume()
+			c.eventually(200*ms, func() bool { return c.up() == 3 }, "the node counts again")
+			killsFirst(t, c.nodes[0])
+			time.Sleep(500 * ms)
+			assert.Equal(t, []string{"held", "held"}, c.keys())
+			assert.Zero(t, c.debts())
 		})
 	}
 }
@@ -122,50 +119,20 @@ func TestFenceThenDebtsThenCommands(t *testing.T) {
 func TestForbiddenKillRepeatsReleases(t *testing.T) {
 	for _, late := range []time.Duration{300 * ms, 450 * ms, 1200 * ms, 4 * time.Second} {
 		for _, released := range []time.Duration{20 * ms, 100 * ms, 280 * ms} {
-			t.Run(fmt.Sprintf("late=%v/released=%v", late, released), func(t *testing.T) {
-				inBubble(t, 3, func(t *testing.T, c *cluster) {
-					c.nodes[0].Refuse(noPerm, "CLIENT KILL")
-					receipt := c.lateSet(0, "k", late)
-					time.Sleep(released - trip)
-					assert.NoError(t, c.release(background, "k", "t", long, receipt))
-					time.Sleep(late)
-					require.Equal(t, 1, c.nodes[0].Calls("SET"), "the SET came late, as it was meant to")
-					c.waitUp(3)
-					c.eventually(6*time.Second, func() bool { return len(c.keys()) == 0 }, "no key without a holder")
-					c.eventually(11*time.Second, func() bool { return c.debts() == 0 }, "the repetitions end with the TTL")
-					assert.LessOrEqual(t, c.nodes[0].Calls("EVALSHA"), 6)
-				})
+			subBubble(t, fmt.Sprintf("late=%v/released=%v", late, released), 3, func(t *testing.T, c *cluster) {
+				c.nodes[0].Refuse(noPerm, "CLIENT KILL")
+				receipt := c.lateSet(0, "k", late)
+				time.Sleep(released - trip)
+				assert.NoError(t, c.release(background, "k", "t", long, receipt))
+				time.Sleep(late)
+				require.Equal(t, 1, c.nodes[0].Calls("SET"), "the SET came late, as it was meant to")
+				c.waitUp(3)
+				c.eventually(6*time.Second, func() bool { return len(c.keys()) == 0 }, "no key without a holder")
+				c.eventually(11*time.Second, func() bool { return c.debts() == 0 }, "the repetitions end with the TTL")
+				assert.LessOrEqual(t, c.nodes[0].Calls("EVALSHA"), 6)
 			})
 		}
 	}
-}
-
-// R8: the repetitions start again with each connection that ends like this.
-// Each pause is longer than the one before, and a join that sends the release
-// once more used to skip one of them: after a few connections, a SET that
-// arrived a little later stayed until its TTL ended.
-func TestForbiddenKillRepeatsReleasesOnEachConnection(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		c.nodes[0].Refuse(noPerm, "CLIENT KILL")
-		const late = 3 * time.Second
-		begun := time.Now()
-		// loses ends a connection with a SET in flight, and releases its key
-		// after that.
-		loses := func(key string, after time.Duration) {
-			receipt := c.lateSet(0, key, after)
-			c.eventually(time.Second, func() bool { return c.status(0).State != Up }, "shed")
-			assert.NoError(t, c.release(background, key, "t", long, receipt))
-			c.waitUp(3)
-		}
-		loses("k", late)
-		for i := range 4 {
-			loses(fmt.Sprint("other", i), 300*ms)
-		}
-		require.Less(t, time.Since(begun), late, "the SET has not come yet")
-		time.Sleep(late + 10*ms - time.Since(begun))
-		require.Equal(t, 5, c.nodes[0].Calls("SET"), "the SET came late, as it was meant to")
-		c.eventually(4*time.Second, func() bool { return len(c.keys()) == 0 }, "no key without a holder")
-	})
 }
 
 // A release that the node refuses after an uncertain fence is not settled by
@@ -210,37 +177,6 @@ func TestAKillThatMissesIsNoFence_R8(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		require.Equal(t, 1, c.nodes[0].Calls("SET"), "the SET came late, as it was meant to")
 		c.eventually(6*time.Second, func() bool { return len(c.keys()) == 0 }, "no key without a holder")
-	})
-}
-
-// A server that restarted has lost the old sockets; its ids start again, so no
-// connection may be killed.
-func TestRestartNeedsNoKill(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		c.nodes[0].Pause()
-		receipt := c.mustClaim("k")
-		time.Sleep(20 * ms)
-		c.nodes[0].Restart()
-		c.waitUp(3)
-		assert.NoError(t, c.release(background, "k", "t", long, receipt))
-		time.Sleep(time.Second)
-		assert.Zero(t, c.nodes[0].Calls("CLIENT KILL"))
-		assert.Empty(t, c.keys())
-		assert.Zero(t, c.debts())
-	})
-}
-
-// A connection that ended with nothing unanswered needs no fence.
-func TestNothingUnansweredNeedsNoKill(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		receipt := c.mustClaim("k")
-		time.Sleep(10 * ms)
-		c.nodes[0].DropConns()
-		c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 && c.up() == 3 }, "connected again")
-		assert.Zero(t, c.nodes[0].Calls("CLIENT KILL"))
-		assert.NoError(t, c.release(background, "k", "t", long, receipt))
-		synctest.Wait()
-		assert.Empty(t, c.keys())
 	})
 }
 
@@ -301,4 +237,39 @@ func TestAlienAnswerToKill(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, []string{"k", "k"}, c.keys(), "killed in the end, so node 0 has none")
 	})
+}
+
+// What fences a connection (R8), and whether an answer to it is certain to be
+// about that one. Without the run id, only an address that the server told
+// protects strangers, whose ids may be the same.
+func TestKillCommand(t *testing.T) {
+	const here, there = "192.0.2.1:4000", "run-a"
+	byID, byBoth := "CLIENT KILL ID 7 SKIPME yes", "CLIENT KILL ID 7 ADDR "+here+" SKIPME yes"
+	for _, c := range []struct {
+		name     string
+		old, now conn.Server
+		command  string
+		certain  bool
+	}{
+		{"all is known", conn.Server{ID: 7, ClientAddr: here, AddrKnown: true, RunID: there}, conn.Server{RunID: there}, byBoth, true},
+		{"a restart took the sockets", conn.Server{ID: 7, ClientAddr: here, AddrKnown: true, RunID: there}, conn.Server{RunID: "run-b"}, "", true},
+		{"with the same id", conn.Server{ID: 7, ClientAddr: here, AddrKnown: true, RunID: there}, conn.Server{RunID: "run-b", ID: 7}, "", true},
+		{"the address is a guess", conn.Server{ID: 7, ClientAddr: here, RunID: there}, conn.Server{RunID: there}, byID, true},
+		{"no address", conn.Server{ID: 7, RunID: there}, conn.Server{RunID: there}, byID, true},
+		{"the run is unknown", conn.Server{ID: 7, ClientAddr: here, AddrKnown: true}, conn.Server{}, byBoth, true},
+		{"and the address a guess: a hit proves it", conn.Server{ID: 7, ClientAddr: here}, conn.Server{}, byBoth, false},
+		{"unknown now only", conn.Server{ID: 7, ClientAddr: here, RunID: there}, conn.Server{}, byBoth, false},
+		{"neither run nor address", conn.Server{ID: 7}, conn.Server{}, "", false},
+		{"not before", conn.Server{ID: 7}, conn.Server{RunID: there}, "", false},
+		{"no id", conn.Server{ClientAddr: here, AddrKnown: true, RunID: there}, conn.Server{RunID: there}, "", false},
+		{"nothing", conn.Server{}, conn.Server{}, "", false},
+	} {
+		command, certain := killCommand(&c.old, &c.now)
+		var want []byte
+		if c.command != "" {
+			want = resp.AppendCommand(nil, strings.Fields(c.command)...)
+		}
+		assert.Equal(t, string(want), string(command), c.name)
+		assert.Equal(t, c.certain, certain, c.name)
+	}
 }

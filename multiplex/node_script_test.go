@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -28,7 +31,7 @@ func (c *cluster) healthy() {
 }
 
 // R24: a lost script is cured on the same connection, and costs one more round
-// trip.
+// trip; for a release that no caller waits for, without another call.
 func TestLostScriptIsCured(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		receipt := c.mustClaim("k")
@@ -36,9 +39,12 @@ func TestLostScriptIsCured(t *testing.T) {
 		assert.Equal(t, 2*trip, took(func() { assert.NoError(t, c.extend(background, "k", "t", 2*long)) }))
 		assert.Equal(t, trip, took(func() { assert.NoError(t, c.extend(background, "k", "t", 2*long)) }))
 		c.flushScripts()
-		assert.Equal(t, 2*trip, took(func() {
-			assert.NoError(t, c.release(background, "k", "t", long, receipt))
-		}))
+		assert.Equal(t, 2*trip, took(func() { assert.NoError(t, c.release(background, "k", "t", long, receipt)) }))
+		receipt = c.mustClaim("k")
+		time.Sleep(trip)
+		c.flushScripts()
+		c.group.Tell(releaseKind, &Command{Encoded: encodedRelease("k", "t"), TTL: long, Receipt: receipt})
+		time.Sleep(2 * trip)
 		synctest.Wait()
 		assert.Empty(t, c.keys())
 		assert.Zero(t, c.debts())
@@ -46,74 +52,9 @@ func TestLostScriptIsCured(t *testing.T) {
 	})
 }
 
-// A group that was idle for long, or whose nodes are distant, is cured as well:
-// the lane's age starts with the command in it.
-func TestCureAfterALongRest(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		for _, link := range c.links {
-			link.Latency(20*ms, 20*ms)
-		}
-		time.Sleep(time.Hour + 2*time.Second)
-		receipt := c.mustClaim("k")
-		time.Sleep(40 * ms)
-		c.flushScripts()
-		require.NoError(t, c.release(background, "k", "t", long, receipt))
-		time.Sleep(200 * ms)
-		assert.Empty(t, c.keys())
-		c.healthy()
-	})
-}
-
-// R24: even without another call.
-func TestDetachedReleaseIsCured(t *testing.T) {
-	for _, n := range []int{1, 5} {
-		t.Run(fmt.Sprint("nodes=", n), func(t *testing.T) {
-			inBubble(t, n, func(t *testing.T, c *cluster) {
-				receipt := c.mustClaim("k")
-				time.Sleep(trip)
-				c.flushScripts()
-				c.group.Tell(releaseKind, &Command{
-					Encoded: raw(releaseCommand("k", "t")), TTL: long, Receipt: receipt,
-				})
-				time.Sleep(2 * trip)
-				synctest.Wait()
-				assert.Empty(t, c.keys())
-				c.healthy()
-			})
-		})
-	}
-}
-
-// Many commands that find their script lost are all cured, with few loads.
-func TestManyCuresAtOnce(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		const keys = 500
-		receipts := make([]Receipt, keys)
-		for i := range receipts {
-			receipts[i] = c.mustClaim(fmt.Sprint("k", i))
-		}
-		time.Sleep(trip)
-		c.flushScripts()
-		loads := c.nodes[0].Calls("SCRIPT LOAD")
-		var wg sync.WaitGroup
-		for i, r := range receipts {
-			wg.Go(func() { assert.NoError(t, c.release(background, fmt.Sprint("k", i), "t", long, r)) })
-		}
-		wg.Wait()
-		time.Sleep(trip)
-		assert.Empty(t, c.keys())
-		assert.Zero(t, c.debts())
-		assert.LessOrEqual(t, c.nodes[0].Calls("SCRIPT LOAD")-loads, 500, "not two for each command")
-		c.healthy()
-	})
-}
-
 // If there are more cures than a lane holds, the rest become debts (R26), and
 // nothing is lost.
 func TestMoreCuresThanTheLaneHolds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many commands")
-	}
 	inBubble(t, 1, func(t *testing.T, c *cluster) {
 		const keys = maxLane + 500
 		receipts := make([]Receipt, keys)
@@ -135,25 +76,23 @@ func TestMoreCuresThanTheLaneHolds(t *testing.T) {
 // release is a debt, and is paid.
 func TestScriptFlushedInTheMiddleOfALoad(t *testing.T) {
 	for _, times := range []int{1, 3, 7} {
-		t.Run(fmt.Sprint("times=", times), func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, c *cluster) {
-				receipt := c.mustClaim("k")
-				time.Sleep(trip)
-				for _, n := range c.nodes {
-					flushes := 0
-					n.Handle(func(_ int, args []string) ([]byte, bool) {
-						if args[0] == "EVALSHA" && flushes < 2*times {
-							flushes++
-							n.FlushScripts() // whatever was loaded before it
-						}
-						return nil, false
-					})
-				}
-				err := c.release(background, "k", "t", long, receipt)
-				undecided(t, err)
-				c.eventually(20*time.Second, func() bool { return len(c.keys()) == 0 && c.debts() == 0 }, "released")
-				c.healthy()
-			})
+		subBubble(t, fmt.Sprint("times=", times), 3, func(t *testing.T, c *cluster) {
+			receipt := c.mustClaim("k")
+			time.Sleep(trip)
+			for _, n := range c.nodes {
+				flushes := 0
+				n.Handle(func(_ int, args []string) ([]byte, bool) {
+					if args[0] == "EVALSHA" && flushes < 2*times {
+						flushes++
+						n.FlushScripts() // whatever was loaded before it
+					}
+					return nil, false
+				})
+			}
+			err := c.release(background, "k", "t", long, receipt)
+			undecided(t, err)
+			c.eventually(20*time.Second, func() bool { return len(c.keys()) == 0 && c.debts() == 0 }, "released")
+			c.healthy()
 		})
 	}
 }
@@ -162,97 +101,35 @@ func TestScriptFlushedInTheMiddleOfALoad(t *testing.T) {
 // any silent node does (R26).
 func TestSilenceInTheMiddleOfACure(t *testing.T) {
 	for _, n := range []int{1, 3} {
-		t.Run(fmt.Sprint("nodes=", n), func(t *testing.T) {
-			inBubble(t, n, func(t *testing.T, c *cluster) {
-				receipt := c.mustClaim("k")
-				time.Sleep(time.Second)
-				c.flushScripts()
-				for _, node := range c.nodes {
-					node.Delay("SCRIPT LOAD", 10*time.Second)
-				}
-				var wg sync.WaitGroup
-				wg.Go(func() {
-					var err error
-					spent := took(func() { err = c.extend(background, "k", "t", long) })
-					assert.Len(t, undecided(t, err), n)
-					assert.ErrorIs(t, err, ErrTimeout)
-					assert.LessOrEqual(t, spent, longTimeout+5*ms)
-				})
-				wg.Go(func() {
-					ctx, cancel := context.WithTimeout(background, 10*ms)
-					defer cancel()
-					var err error
-					spent := took(func() { err = c.release(ctx, "k", "t", long, receipt) })
-					assert.Equal(t, context.DeadlineExceeded, err)
-					assert.LessOrEqual(t, spent, 25*ms)
-				})
-				wg.Wait()
-				for _, node := range c.nodes {
-					node.Delay("SCRIPT LOAD", 0)
-				}
-				c.eventually(20*time.Second, func() bool { return len(c.keys()) == 0 && c.debts() == 0 }, "released")
+		subBubble(t, fmt.Sprint("nodes=", n), n, func(t *testing.T, c *cluster) {
+			receipt := c.mustClaim("k")
+			time.Sleep(time.Second)
+			c.flushScripts()
+			for _, node := range c.nodes {
+				node.Delay("SCRIPT LOAD", 10*time.Second)
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				var err error
+				spent := took(func() { err = c.extend(background, "k", "t", long) })
+				assert.Len(t, undecided(t, err), n)
+				assert.ErrorIs(t, err, ErrTimeout)
+				assert.LessOrEqual(t, spent, longTimeout+5*ms)
 			})
+			wg.Go(func() {
+				ctx := brief(t, 10*ms)
+				var err error
+				spent := took(func() { err = c.release(ctx, "k", "t", long, receipt) })
+				assert.Equal(t, context.DeadlineExceeded, err)
+				assert.LessOrEqual(t, spent, 25*ms)
+			})
+			wg.Wait()
+			for _, node := range c.nodes {
+				node.Delay("SCRIPT LOAD", 0)
+			}
+			c.eventually(20*time.Second, func() bool { return len(c.keys()) == 0 && c.debts() == 0 }, "released")
 		})
 	}
-}
-
-// If a connection dies during a cure, the release is owed, once.
-func TestDeathInTheMiddleOfACure(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		receipt := c.mustClaim("k")
-		time.Sleep(trip)
-		c.flushScripts()
-		for _, n := range c.nodes {
-			n.Delay("SCRIPT LOAD", 5*ms)
-		}
-		time.AfterFunc(2*trip, func() {
-			for i, n := range c.nodes {
-				c.links[i].Refuse(true)
-				n.DropConns()
-			}
-		})
-		err := c.release(background, "k", "t", long, receipt)
-		assert.Len(t, undecided(t, err), 2)
-		time.Sleep(100 * ms)
-		assert.Equal(t, 3, c.debts())
-		for i, n := range c.nodes {
-			n.Delay("SCRIPT LOAD", 0)
-			c.links[i].Refuse(false)
-		}
-		c.waitUp(3)
-		assert.Empty(t, c.keys())
-		assert.Zero(t, c.debts())
-	})
-}
-
-// A cure concerns one node: the others answer in one round trip, and their
-// quorum decides.
-func TestCureOfOneNode(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		for i := range 50 {
-			key := fmt.Sprint("k", i)
-			receipt := c.mustClaim(key)
-			c.nodes[i%3].FlushScripts()
-			assert.Equal(t, trip, took(func() { assert.NoError(t, c.release(background, key, "t", long, receipt)) }))
-		}
-		time.Sleep(2 * trip)
-		assert.Empty(t, c.keys())
-		c.healthy()
-	})
-}
-
-// A debt whose script was lost is cured too.
-func TestDebtIsCured(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		receipt := c.mustClaim("k")
-		c.nodes[0].Refuse("-MISCONF no", "EVALSHA")
-		require.NoError(t, c.release(background, "k", "t", long, receipt))
-		time.Sleep(trip)
-		c.nodes[0].FlushScripts()
-		c.nodes[0].Refuse("", "EVALSHA")
-		c.eventually(time.Second, func() bool { return len(c.keys()) == 0 && c.debts() == 0 }, "paid")
-		c.healthy()
-	})
 }
 
 // A node whose scripts are flushed while it pays is connected again, since the
@@ -287,9 +164,7 @@ func TestScriptsFlushedWhilePaying(t *testing.T) {
 // may have grown to a second by earlier refusals.
 func TestRefusedDebtIsCuredAtOnce(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		receipt := c.mustClaim("k")
-		c.nodes[0].Refuse("-MISCONF no", "EVALSHA")
-		require.NoError(t, c.release(background, "k", "t", long, receipt))
+		c.owing("k")
 		time.Sleep(900 * ms) // it was tried after 50, 100, 200 and 400 ms, and is due after another 800
 		c.nodes[0].FlushScripts()
 		c.nodes[0].Refuse("", "EVALSHA")
@@ -297,4 +172,78 @@ func TestRefusedDebtIsCuredAtOnce(t *testing.T) {
 		require.LessOrEqual(t, spent, 850*ms)
 		c.healthy()
 	})
+}
+
+const restoreSource = "restore"
+
+// restoreKind sets a missing key again, as a healing extension does.
+var restoreKind = &ExtendKind{Kind: scripted, Creates: true}
+
+func withRestore(c *cluster) {
+	c.config.Cure = append(c.config.Cure, resp.AppendCommand(nil, "SCRIPT", "LOAD", restoreSource))
+	for _, n := range c.nodes {
+		n.Script(restoreSource, func(keys, args []string, db *redistest.DB) any {
+			db.Set(keys[0], args[0], long)
+			return 1
+		})
+	}
+}
+
+func restoreCommand(key, token string) []byte {
+	return resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(restoreSource), "1", key, token)
+}
+
+// A command that sets a key is not sent again if its script was lost: it would
+// come after its own release, which may be native and need no script, or may
+// find one that another client has loaded meanwhile. Then no release would undo
+// it (R8, R24).
+func TestNoCureOvertakesTheRelease_R8(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) { // the handshake does not load this script
+		receipt := c.mustClaim("k")
+		time.Sleep(trip)
+		inbox := NewOutcomes()
+		post := func() {
+			_, err := c.group.PostExtension(restoreKind, &Command{Encoded: raw(restoreCommand("k", "t")), TTL: long}, Posting{Inbox: inbox})
+			require.NoError(t, err)
+		}
+		post()
+		require.NoError(t, c.release(background, "k", "t", long, receipt)) // native, and right behind
+		time.Sleep(10 * trip)
+		assert.Empty(t, c.keys(), "what was released stays released")
+		assert.Zero(t, c.debts())
+		o := take(t, inbox, 1)[0]
+		assert.ErrorIs(t, o.Err, ErrUndecided)
+		var why *RefusalError
+		require.ErrorAs(t, o.Err, &why)
+		assert.Equal(t, conn.ClassNoScript, why.Class)
+
+		post() // and the next one finds its script
+		c.group.Flush()
+		assert.NoError(t, take(t, inbox, 1)[0].Err)
+		c.healthy()
+	}, native("DELEX"), withRestore)
+}
+
+// The same for a claim by script. Its caller gives up before the node answers,
+// so that its release, which is native, is right behind it.
+func TestNoCureOfAClaimOvertakesItsRelease_R8(t *testing.T) {
+	claimByScript := &ClaimKind{Kind: scripted, Undo: releaseKind}
+	inBubble(t, 3, func(t *testing.T, c *cluster) { // the handshake does not load this script
+		claim := func(ctx context.Context) error {
+			_, err := c.group.Claim(ctx, claimByScript, &Claim{
+				Bytes: restoreCommand("k", "t"), TTL: long, Undo: undoing(raw(releaseCommand("k", "t"))),
+			})
+			return err
+		}
+		for _, n := range c.nodes {
+			n.Delay("EVALSHA", 10*trip)
+		}
+		ctx := brief(t, trip)
+		require.ErrorIs(t, claim(ctx), context.DeadlineExceeded)
+		time.Sleep(50 * trip)
+		assert.Empty(t, c.keys(), "what was released stays released")
+		assert.Zero(t, c.debts())
+		assert.NoError(t, claim(background), "and the next one finds its script")
+		c.healthy()
+	}, withRestore)
 }

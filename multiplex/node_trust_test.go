@@ -1,7 +1,6 @@
 package multiplex
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -91,9 +90,26 @@ func (c *cluster) sealOn(i int) pure.Seal {
 // opened waits until all nodes show the deployment.
 func (c *cluster) opened() {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(background, 5*time.Second)
-	defer cancel()
+	ctx := brief(c.t, 5*time.Second)
 	require.NoError(c.t, c.group.WaitOpen(ctx))
+}
+
+// trusted waits until all nodes count.
+func (c *cluster) trusted() {
+	c.t.Helper()
+	c.opened()
+	require.NoError(c.t, c.group.Ready(background))
+	time.Sleep(time.Second)
+}
+
+// another starts another group, of which each node was tried.
+func (c *cluster) another(config Config) *Group {
+	c.t.Helper()
+	g, err := New(config)
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { _ = g.Close(background) })
+	require.NoError(c.t, g.WaitTried(background))
+	return g
 }
 
 func (c *cluster) quarantined() (nodes []int) {
@@ -125,8 +141,8 @@ func quarantineOf(t *testing.T, err error, node int) *QuarantineError {
 
 // A fresh process grants nothing on nodes without proof for as long as an
 // earlier lock could be valid. What it can know at once it answers at once,
-// without sending anything. Then the nodes count, and the next process need not
-// wait (R23, R26).
+// without sending anything, and Ready says whom it waits for. Then the nodes
+// count, and the next process need not wait (R23, R26).
 func TestFreshProcessWaits_R23(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		start := c.group.now() - 20*ms // the handshakes took place a little before
@@ -136,55 +152,29 @@ func TestFreshProcessWaits_R23(t *testing.T) {
 		assert.Equal(t, []int{0, 1, 2}, undecided(t, err))
 		q := quarantineOf(t, err, 1)
 		assert.Equal(t, pure.WhyFirst, q.Why)
-		assert.Greater(t, q.Left, fullNeed-30*ms)
-		assert.LessOrEqual(t, q.Left, fullNeed)
+		assert.InDelta(t, fullNeed-15*ms, q.Left, float64(15*ms))
 		assert.Contains(t, err.Error(), c.nodes[1].Addr()+", "+c.nodes[2].Addr()+"): quarantined for another 2.0")
-		time.Sleep(2 * trip)
+		quarantineOf(t, lasts(100*ms, c.group.Ready), 2)
 		assert.Zero(t, c.nodes[0].Calls("SET"), "nothing is sent that would have to be undone")
-		assert.Equal(t, 3, c.up(), "it is up, and gets every command")
 		s := c.status(0)
-		assert.True(t, s.Quarantined)
+		assert.True(t, s.State == Up && s.Quarantined && s.Sealed, "with the little that was watched")
 		assert.Equal(t, pure.WhyFirst, s.QuarantineWhy)
-		assert.True(t, s.Sealed, "with the little that was watched")
 
 		require.NoError(t, c.group.Ready(background))
-		took := c.group.now() - start
-		assert.GreaterOrEqual(t, took, fullNeed)
-		assert.LessOrEqual(t, took, fullNeed+30*ms, "the watch wakes for it")
+		assert.InDelta(t, fullNeed+15*ms, c.group.now()-start, float64(15*ms), "the watch wakes for it")
 		c.mustClaim("k")
 		time.Sleep(5 * trip)
 		for i, n := range c.nodes {
-			s := c.sealOn(i)
-			assert.Equal(t, n.Process(), s.Run)
-			assert.Equal(t, maxTTL, s.MaxTTL)
-			assert.GreaterOrEqual(t, s.Watched, fullNeed)
-			assert.Less(t, s.Watched, fullNeed+50*ms)
-			assert.True(t, c.status(i).Sealed)
-			assert.False(t, c.status(i).Quarantined)
-			assert.Zero(t, c.status(i).QuarantineLeft)
+			seal, s := c.sealOn(i), c.status(i)
+			assert.Equal(t, n.Process(), seal.Run)
+			assert.Equal(t, maxTTL, seal.MaxTTL)
+			assert.InDelta(t, fullNeed+25*ms, seal.Watched, float64(25*ms))
+			assert.True(t, s.Sealed && !s.Quarantined && s.QuarantineLeft == 0)
 		}
-		next, err := New(c.config)
-		require.NoError(t, err)
-		defer next.Close(background)
-		require.NoError(t, next.WaitTried(background))
-		for _, s := range next.Nodes() {
+		for _, s := range c.another(c.config).Nodes() {
 			assert.False(t, s.Quarantined, "the seal says it")
 		}
 	}, withTrust, sealedNow)
-}
-
-func TestReadySaysWhoIsQuarantined_R23(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 3, withTrust, sealedNow)
-		require.NoError(t, c.group.WaitUp(background))
-		assert.Less(t, c.group.now(), 100*ms, "this waits for connections only")
-		ctx, cancel := context.WithTimeout(background, time.Second)
-		defer cancel()
-		err := c.group.Ready(ctx)
-		require.ErrorIs(t, err, ctx.Err())
-		q := quarantineOf(t, err, 2)
-		assert.InDelta(t, fullNeed-time.Second, q.Left, float64(20*ms))
-	})
 }
 
 // A node that restarts empty counts for no claim until what it forgot must have
@@ -243,34 +233,29 @@ func TestRestartedNodeIsQuarantined_R23(t *testing.T) {
 // MaxTTL both do, which is why R23 exists.
 func TestForgottenVote_R23(t *testing.T) {
 	for name, tweaks := range map[string][]func(*cluster){"quarantine": {withTrust, sealedAll}, "none": nil} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, c *cluster) {
-				c.nodes[2].DB().Set("k", "foreign", time.Second) // so that exactly a quorum grants
-				_, err := c.claim(background, "k", "first", maxTTL)
-				require.NoError(t, err)
-				granted := time.Now()
-				c.nodes[1].Restart()
-				fresh, err := New(c.config)
-				require.NoError(t, err)
-				defer fresh.Close(background)
-				require.NoError(t, fresh.WaitTried(background))
-				c.eventually(time.Second, func() bool { return c.status(1).Connects == 2 && c.up() == 3 }, "connected again")
-				time.Sleep(time.Second)
-				second := 0
-				for i := 0; time.Since(granted) < maxTTL-25*ms && second == 0; i++ {
-					g := []*Group{c.group, fresh}[i%2]
-					token := fmt.Sprint("second", i)
-					_, err := g.Claim(background, claimKind, &Claim{
-						Bytes: setCommand("k", token, maxTTL), TTL: maxTTL, Undo: undoing(raw(releaseCommand("k", token))),
-					})
-					if err == nil {
-						second++
-					}
-					time.Sleep(ms)
+		subBubble(t, name, 3, func(t *testing.T, c *cluster) {
+			c.nodes[2].DB().Set("k", "foreign", time.Second) // so that exactly a quorum grants
+			_, err := c.claim(background, "k", "first", maxTTL)
+			require.NoError(t, err)
+			granted := time.Now()
+			c.nodes[1].Restart()
+			fresh := c.another(c.config)
+			c.eventually(time.Second, func() bool { return c.status(1).Connects == 2 && c.up() == 3 }, "connected again")
+			time.Sleep(time.Second)
+			second := 0
+			for i := 0; time.Since(granted) < maxTTL-25*ms && second == 0; i++ {
+				g := []*Group{c.group, fresh}[i%2]
+				token := fmt.Sprint("second", i)
+				_, err := g.Claim(background, claimKind, &Claim{
+					Bytes: setCommand("k", token, maxTTL), TTL: maxTTL, Undo: undoing(raw(releaseCommand("k", token))),
+				})
+				if err == nil {
+					second++
 				}
-				assert.Equal(t, len(tweaks) == 0, second > 0, "a second grant within the validity of the first")
-			}, tweaks...)
-		})
+				time.Sleep(ms)
+			}
+			assert.Equal(t, len(tweaks) == 0, second > 0, "a second grant within the validity of the first")
+		}, tweaks...)
 	}
 }
 
@@ -278,35 +263,29 @@ func TestForgottenVote_R23(t *testing.T) {
 // id must not be queried, each starts it again.
 func TestReconnectsOfAWatchedNode_R23(t *testing.T) {
 	for name, hidden := range map[string]bool{"run id known": false, "run id unknown": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, 1, withTrust, sealedNow, func(c *cluster) {
-					if hidden {
-						c.seal(0, pure.NoRun, maxTTL, 0)
-						c.nodes[0].Refuse("-NOPERM no", "INFO")
-					}
-				})
-				c.waitUp(1)
-				time.Sleep(time.Second)
-				c.nodes[0].DropConns()
-				c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 && c.up() == 1 }, "connected again")
-				again := time.Now()
-				require.NoError(t, c.group.Ready(background))
-				if !hidden {
-					assert.Less(t, time.Since(again), fullNeed-900*ms)
-					return
-				}
-				assert.GreaterOrEqual(t, time.Since(again), fullNeed-10*ms)
-				assert.Equal(t, []string{warnNoRunID}, c.status(0).Warnings)
-				time.Sleep(time.Second)
-				s := c.sealOn(0)
-				assert.Equal(t, pure.NoRun, s.Run)
-				assert.Zero(t, s.Watched, "it identifies, and proves nothing")
-				c.nodes[0].DropConns()
-				c.eventually(time.Second, func() bool { return c.status(0).Connects == 3 && c.up() == 1 }, "connected again")
-				assert.Equal(t, []int{0}, c.quarantined(), "it could have restarted")
-				assert.Equal(t, pure.WhyUnknown, c.status(0).QuarantineWhy)
-			})
+		subBubble(t, name, 1, func(t *testing.T, c *cluster) {
+			time.Sleep(time.Second)
+			c.nodes[0].DropConns()
+			c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 && c.up() == 1 }, "connected again")
+			again := time.Now()
+			require.NoError(t, c.group.Ready(background))
+			if !hidden {
+				assert.Less(t, time.Since(again), fullNeed-900*ms)
+				return
+			}
+			assert.GreaterOrEqual(t, time.Since(again), fullNeed-10*ms)
+			assert.Equal(t, []string{warnNoRunID}, c.status(0).Warnings)
+			time.Sleep(time.Second)
+			assert.Equal(t, pure.NoRun, c.sealOn(0).Run)
+			assert.Zero(t, c.sealOn(0).Watched, "it identifies, and proves nothing")
+			c.nodes[0].DropConns()
+			c.eventually(time.Second, func() bool { return c.status(0).Connects == 3 && c.up() == 1 }, "connected again")
+			assert.Equal(t, pure.WhyUnknown, c.status(0).QuarantineWhy, "it could have restarted")
+		}, withTrust, sealedNow, func(c *cluster) {
+			if hidden {
+				c.seal(0, pure.NoRun, maxTTL, 0)
+				c.nodes[0].Refuse("-NOPERM no", "INFO")
+			}
 		})
 	}
 }
@@ -328,26 +307,6 @@ func TestTheWatchBeginsWithTheReply_R23(t *testing.T) {
 	})
 }
 
-// A seal of another process or of none proves nothing (R23).
-func TestSealsThatProveNothing_R23(t *testing.T) {
-	for name, value := range map[string]func(run string) string{
-		"another process":          func(string) string { return pure.Seal{Run: "0123", MaxTTL: maxTTL, Watched: time.Hour}.String() },
-		"another's without a name": func(string) string { return pure.Seal{Run: pure.NoRun, MaxTTL: maxTTL, Watched: time.Hour}.String() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 1, func(t *testing.T, c *cluster) {
-				assert.Equal(t, []int{0}, c.quarantined())
-				start := c.group.now()
-				require.NoError(t, c.group.Ready(background))
-				assert.GreaterOrEqual(t, c.group.now()-start, fullNeed-20*ms)
-				time.Sleep(pure.LookRarely + time.Second)
-				assert.Equal(t, c.nodes[0].Process(), c.sealOn(0).Run)
-				assert.GreaterOrEqual(t, c.sealOn(0).Watched, fullNeed)
-			}, withTrust, func(c *cluster) { c.nodes[0].DB().Set(sealKey, value(c.nodes[0].Process()), 0) })
-		})
-	}
-}
-
 // Another process may have watched for longer: a quarantined node's seal is
 // read again and again.
 func TestQuarantineEndsWithAnothersSeal_R23(t *testing.T) {
@@ -366,33 +325,31 @@ func TestQuarantineEndsWithAnothersSeal_R23(t *testing.T) {
 // seconds, or at once on a new connection (R23).
 func TestFlushedKeysAreNoticed_R23(t *testing.T) {
 	for name, reconnect := range map[string]bool{"while connected": false, "at the next handshake": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 1, func(t *testing.T, c *cluster) {
-				require.NoError(t, c.group.Ready(background))
-				time.Sleep(time.Second)
-				require.True(t, c.status(0).Sealed)
-				for range 5 {
-					c.nodes[0].DB().Delete(sealKey)
-					flushed := time.Now()
-					if reconnect {
-						c.nodes[0].DropConns()
-					}
-					c.eventually(pure.LookRarely+10*ms, func() bool { return len(c.quarantined()) == 1 }, "quarantined")
-					noticed := time.Since(flushed)
-					c.opened() // anew
-					assert.Equal(t, pure.WhyVanished, c.status(0).QuarantineWhy)
-					if reconnect {
-						assert.Less(t, noticed, 200*ms)
-						c.waitUp(1)
-						assert.Equal(t, []int{0}, c.quarantined(), "the node never counted in between")
-					}
-					require.NoError(t, c.group.Ready(background))
-					assert.GreaterOrEqual(t, time.Since(flushed)-noticed, fullNeed-100*ms)
-					c.eventually(time.Second, func() bool { return c.status(0).Sealed }, "sealed again")
-					time.Sleep(time.Duration(float64(pure.LookRarely) * 0.7))
+		subBubble(t, name, 1, func(t *testing.T, c *cluster) {
+			require.NoError(t, c.group.Ready(background))
+			time.Sleep(time.Second)
+			require.True(t, c.status(0).Sealed)
+			for range 5 {
+				c.nodes[0].DB().Delete(sealKey)
+				flushed := time.Now()
+				if reconnect {
+					c.nodes[0].DropConns()
 				}
-			}, withTrust)
-		})
+				c.eventually(pure.LookRarely+10*ms, func() bool { return len(c.quarantined()) == 1 }, "quarantined")
+				noticed := time.Since(flushed)
+				c.opened() // anew
+				assert.Equal(t, pure.WhyVanished, c.status(0).QuarantineWhy)
+				if reconnect {
+					assert.Less(t, noticed, 200*ms)
+					c.waitUp(1)
+					assert.Equal(t, []int{0}, c.quarantined(), "the node never counted in between")
+				}
+				require.NoError(t, c.group.Ready(background))
+				assert.GreaterOrEqual(t, time.Since(flushed)-noticed, fullNeed-100*ms)
+				c.eventually(time.Second, func() bool { return c.status(0).Sealed }, "sealed again")
+				time.Sleep(time.Duration(float64(pure.LookRarely) * 0.7))
+			}
+		}, withTrust)
 	}
 }
 
@@ -421,15 +378,13 @@ func TestSealThatIsRefused_R23(t *testing.T) {
 // connection (R16).
 func TestStrangeRepliesToTheSeal_R16(t *testing.T) {
 	for _, command := range []string{"GET", "EVALSHA"} {
-		t.Run(command, func(t *testing.T) {
-			inBubble(t, 1, func(t *testing.T, c *cluster) {
-				c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-					return []byte("+QUEUED\r\n"), args[0] == command
-				})
-				c.eventually(pure.LookRarely, func() bool { return c.status(0).Deaths > 0 }, "dead")
-				assert.ErrorIs(t, c.status(0).Err, ErrUnexpected)
-			}, withTrust)
-		})
+		subBubble(t, command, 1, func(t *testing.T, c *cluster) {
+			c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+				return []byte("+QUEUED\r\n"), args[0] == command
+			})
+			c.eventually(pure.LookRarely, func() bool { return c.status(0).Deaths > 0 }, "dead")
+			assert.ErrorIs(t, c.status(0).Err, ErrUnexpected)
+		}, withTrust)
 	}
 }
 
@@ -439,10 +394,7 @@ func TestOtherMaxTTLIsRefused_R23(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		other := c.config
 		other.MaxTTL = 3 * time.Second
-		g, err := New(other)
-		require.NoError(t, err)
-		defer g.Close(background)
-		require.NoError(t, g.WaitTried(background))
+		g := c.another(other)
 		for _, s := range g.Nodes() {
 			assert.Equal(t, Down, s.State)
 			require.ErrorIs(t, s.Err, ErrMaxTTL)
@@ -451,7 +403,7 @@ func TestOtherMaxTTLIsRefused_R23(t *testing.T) {
 			assert.Equal(t, "MaxTTL", p.Check)
 			assert.Equal(t, "its seal says 2s, this client 3s", p.Found)
 		}
-		_, err = g.Claim(background, claimKind, &Claim{Bytes: setCommand("k", "t", ms), TTL: ms})
+		_, err := g.Claim(background, claimKind, &Claim{Bytes: setCommand("k", "t", ms), TTL: ms})
 		require.ErrorIs(t, err, ErrMaxTTL)
 		assert.Equal(t, 3, c.up())
 
@@ -479,10 +431,7 @@ func TestOtherMaxTTLIsAllowed_R23(t *testing.T) {
 		// A client that also allows it and has a shorter one lowers nothing.
 		short := c.config
 		short.MaxTTL = time.Second
-		g, err := New(short)
-		require.NoError(t, err)
-		defer g.Close(background)
-		require.NoError(t, g.Ready(background))
+		require.NoError(t, c.another(short).Ready(background))
 		time.Sleep(2 * pure.LookRarely)
 		for i := range c.nodes {
 			assert.Equal(t, longer, c.sealOn(i).MaxTTL)
@@ -546,9 +495,7 @@ func TestDurableNodesOfANewSet_R30(t *testing.T) {
 					c.waitUp(1)
 					assert.Empty(t, c.quarantined())
 				}
-				next, err := New(c.config)
-				require.NoError(t, err)
-				defer next.Close(background)
+				next := c.another(c.config)
 				require.NoError(t, lasts(50*ms, next.Ready))
 				time.Sleep(time.Minute)
 				assert.False(t, next.Nodes()[0].Quarantined)
@@ -582,55 +529,6 @@ func TestDebtsArePaidBeforeTheSealIsLookedAt_R8(t *testing.T) {
 	}, withTrust, sealedAll)
 }
 
-// A node whose grant does not count gets and owes the release of a failed claim
-// like any other (R7, R8).
-func TestQuarantinedNodeOwesReleases_R8(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		c.nodes[2].Restart()
-		c.eventually(time.Second, func() bool { return c.status(2).Connects == 2 && c.up() == 3 }, "connected again")
-		c.nodes[0].DB().Set("k", "foreign", long)
-		c.nodes[2].Refuse("-NOREPLICAS no", "EVALSHA")
-		_, err := c.claim(background, "k", "t", long)
-		require.ErrorIs(t, err, ErrRefused)
-		time.Sleep(2 * trip)
-		assert.Equal(t, 1, c.status(2).Debts)
-		c.nodes[2].Refuse("", "EVALSHA")
-		time.Sleep(time.Second)
-		_, there := c.nodes[2].Get("k")
-		assert.False(t, there)
-	}, withTrust, sealedAll)
-}
-
-// Merged rounds know whose vote must not make a lock.
-func TestMergedRoundsAreDiscounted_R23(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, c *cluster) {
-		g := c.group
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.members.Doubted = setOf(1)
-		parts := []*round{g.log.take(g), g.log.take(g)}
-		for _, p := range parts {
-			p.begin(mergingKind.verb(), g.now(), long, Receipt{Sent: All(3)}, 2)
-			p.command = append(p.command, releaseCommand("k", "t")...)
-			p.key = releaseKey("k", "t")
-		}
-		g.placeMergedLocked(parts)
-		for _, p := range parts {
-			assert.Equal(t, setOf(1), p.discounted)
-			assert.Zero(t, failedOf(p.word.Load()), "a release counts there")
-		}
-		g.members.Doubted = 0
-		r := g.log.take(g)
-		r.discounted = setOf(2)
-		r.clear()
-		r.begin(releaseKind.verb(), g.now(), long, Receipt{}, 1)
-		g.placeLocked(r, releaseCommand("k", "t"))
-		assert.Zero(t, r.discounted)
-		require.True(t, g.takeFlushLocked())
-		go g.flush()
-	}, merging(true))
-}
-
 // A server that was a replica for a moment has the same run id and a seal that
 // came back by replication, and has lost keys: it is quarantined, for a client
 // that was connected all the time and for one that starts. So is a master whose
@@ -644,36 +542,30 @@ func TestServerThatWasAReplica_R23(t *testing.T) {
 		"for a moment":       {func(n *redistest.Node) { n.Demote(sealKey) }, pure.WhyDemoted, 0},
 		"a replica attached": {(*redistest.Node).Rewrite, pure.WhyHistory, pure.LookRarely},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 3, func(t *testing.T, cl *cluster) {
-				cl.opened()
-				require.NoError(t, cl.group.Ready(background))
-				time.Sleep(time.Second)
-				run := cl.nodes[0].RunID()
-				c.change(cl.nodes[0])
-				require.Equal(t, run, cl.nodes[0].RunID())
-				next, err := New(cl.config)
-				require.NoError(t, err)
-				require.NoError(t, next.WaitTried(background))
-				time.Sleep(100 * ms)
-				found := next.Nodes()
-				require.NoError(t, next.Close(background))
-				assert.True(t, found[0].Quarantined, "the seal says nothing of this history")
-				assert.Equal(t, c.why, found[0].QuarantineWhy)
-				assert.False(t, found[1].Quarantined)
+		subBubble(t, name, 3, func(t *testing.T, cl *cluster) {
+			cl.trusted()
+			run := cl.nodes[0].RunID()
+			c.change(cl.nodes[0])
+			require.Equal(t, run, cl.nodes[0].RunID())
+			next := cl.another(cl.config)
+			time.Sleep(100 * ms)
+			found := next.Nodes()
+			require.NoError(t, next.Close(background))
+			assert.True(t, found[0].Quarantined, "the seal says nothing of this history")
+			assert.Equal(t, c.why, found[0].QuarantineWhy)
+			assert.False(t, found[1].Quarantined)
 
-				time.Sleep(c.known)
-				s := cl.status(0)
-				assert.True(t, s.Quarantined, "a look finds it on the connection")
-				assert.Equal(t, c.why, s.QuarantineWhy)
-				assert.Equal(t, 2, s.Connects)
-				assert.Equal(t, []int{0}, cl.quarantined())
-				cl.mustClaim("k")
-				time.Sleep(fullNeed + time.Second)
-				assert.Empty(t, cl.quarantined())
-				assert.Equal(t, cl.nodes[0].Process(), cl.sealOn(0).Run)
-			}, withTrust, sealedAll)
-		})
+			time.Sleep(c.known)
+			s := cl.status(0)
+			assert.True(t, s.Quarantined, "a look finds it on the connection")
+			assert.Equal(t, c.why, s.QuarantineWhy)
+			assert.Equal(t, 2, s.Connects)
+			assert.Equal(t, []int{0}, cl.quarantined())
+			cl.mustClaim("k")
+			time.Sleep(fullNeed + time.Second)
+			assert.Empty(t, cl.quarantined())
+			assert.Equal(t, cl.nodes[0].Process(), cl.sealOn(0).Run)
+		}, withTrust, sealedAll)
 	}
 }
 
@@ -692,46 +584,40 @@ func TestNothingCountsAfterAFlush_R23(t *testing.T) {
 		"another database":       {change: (*redistest.Node).Flushed},
 		"the user may not know":  {change: (*redistest.Node).Flushed, refuses: "CLIENT TRACKING"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 1, func(t *testing.T, cl *cluster) {
-				if c.refuses != "" {
-					cl.nodes[0].Refuse("-NOPERM this user has no permissions", c.refuses)
-					cl.nodes[0].DropConns()
-					time.Sleep(time.Second)
-				}
-				cl.opened()
-				require.NoError(t, cl.group.Ready(background))
+		subBubble(t, name, 1, func(t *testing.T, cl *cluster) {
+			if c.refuses != "" {
+				cl.nodes[0].Refuse("-NOPERM this user has no permissions", c.refuses)
+				cl.nodes[0].DropConns()
 				time.Sleep(time.Second)
-				cl.mustClaim("before")
-				c.change(cl.nodes[0])
-				_, err := cl.claim(background, "k", "t", maxTTL)
-				if c.refuses != "" {
-					require.NoError(t, err)
-					return
-				}
-				require.ErrorIs(t, err, ErrQuarantined, "it was granted after the flush")
-				time.Sleep(100 * ms)
-				if c.why == "" {
-					cl.mustClaim("after")
-					assert.Empty(t, cl.quarantined())
-					return
-				}
-				_, err = cl.claim(background, "k", "t", maxTTL)
-				why := quarantineOf(t, err, 0).Why
-				assert.Contains(t, []string{c.why, pure.WhyYoung}, why) // the only node's deployment has to be opened again
-				time.Sleep(fullNeed + time.Second)
+			}
+			cl.trusted()
+			cl.mustClaim("before")
+			c.change(cl.nodes[0])
+			_, err := cl.claim(background, "k", "t", maxTTL)
+			if c.refuses != "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, ErrQuarantined, "it was granted after the flush")
+			time.Sleep(100 * ms)
+			if c.why == "" {
 				cl.mustClaim("after")
-			}, withTrust, sealedAll)
-		})
+				assert.Empty(t, cl.quarantined())
+				return
+			}
+			_, err = cl.claim(background, "k", "t", maxTTL)
+			why := quarantineOf(t, err, 0).Why
+			assert.Contains(t, []string{c.why, pure.WhyYoung}, why) // the only node's deployment has to be opened again
+			time.Sleep(fullNeed + time.Second)
+			cl.mustClaim("after")
+		}, withTrust, sealedAll)
 	}
 }
 
 // A look of which a reply came before the last flush says nothing about it.
 func TestALookThatBeganBeforeAFlushExplainsNothing_R23(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *cluster) {
-		c.opened()
-		require.NoError(t, c.group.Ready(background))
-		time.Sleep(time.Second)
+		c.trusted()
 		c.nodes[0].Delay("INFO", 20*ms)
 		c.nodes[0].Flushed() // of another database, but a look begins
 		time.Sleep(10 * ms)
@@ -749,9 +635,7 @@ func TestALookThatBeganBeforeAFlushExplainsNothing_R23(t *testing.T) {
 // answered after it, does not count.
 func TestRoundsInFlightDoNotCountAfterAFlush_R23(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, c *cluster) {
-		c.opened()
-		require.NoError(t, c.group.Ready(background))
-		time.Sleep(time.Second)
+		c.trusted()
 		c.nodes[0].Delay("INFO", 10*ms)
 		c.nodes[0].FlushAll()
 		time.Sleep(5 * ms)

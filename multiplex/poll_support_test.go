@@ -21,11 +21,7 @@ import (
 )
 
 // The poller needs real sockets, so these tests have no simulated clock. What
-// they say about time is the best of several measurements, or a bound that only
-// a hang exceeds.
-
-// patience is such a bound: only a wait in vain takes so long.
-const patience = 30 * time.Second
+// they say about time is the best of several measurements, or patience.
 
 // A wireNode is a node on a real socket that grants every request until it is
 // told otherwise.
@@ -187,19 +183,10 @@ func onWire(t testing.TB, nodes []*wireNode, tweaks ...func(*Config)) *Group {
 	return startPolled(t, config, tweaks...)
 }
 
-// The scripts for real servers.
-const (
-	releaseLua = `if redis.call("get",KEYS[1])==ARGV[1] then return redis.call("del",KEYS[1]) end return 0`
-	extendLua  = `if redis.call("get",KEYS[1])==ARGV[1] then return redis.call("pexpire",KEYS[1],ARGV[2]) end return 0`
-)
-
 // onServers starts a group on real servers and waits until all are up.
 func onServers(t testing.TB, servers []*redistest.Server, tweaks ...func(*Config)) *Group {
 	t.Helper()
-	var config Config
-	for _, script := range []string{releaseLua, extendLua} {
-		config.Cure = append(config.Cure, resp.AppendCommand(nil, "SCRIPT", "LOAD", script))
-	}
+	config := Config{Cure: scripts()}
 	for _, s := range servers {
 		e, err := conn.ParseURL(s.URL())
 		require.NoError(t, err)
@@ -293,17 +280,8 @@ func atBest(t testing.TB, measure func() error) {
 
 func claimOn(ctx context.Context, g *Group, key, token string) (Receipt, error) {
 	return g.Claim(ctx, claimKind, &Claim{
-		Bytes: setCommand(key, token, long), TTL: long, Undo: undoing(raw(realRelease(key, token))),
+		Bytes: setCommand(key, token, long), TTL: long, Undo: undoing(raw(releaseCommand(key, token))),
 	})
-}
-
-func releaseOn(ctx context.Context, g *Group, key, token string, receipt Receipt) error {
-	err := g.Release(ctx, releaseKind, &Command{Encoded: raw(realRelease(key, token)), TTL: long, Receipt: receipt})
-	return err
-}
-
-func realRelease(key, token string) []byte {
-	return resp.AppendCommand(nil, "EVALSHA", redistest.SHA1(releaseLua), "1", key, token)
 }
 
 // pairOn claims and releases.
@@ -312,7 +290,7 @@ func pairOn(ctx context.Context, g *Group, key string) error {
 	if err != nil {
 		return err
 	}
-	return releaseOn(ctx, g, key, "t", receipt)
+	return g.Release(ctx, releaseKind, &Command{Encoded: raw(releaseCommand(key, "t")), TTL: long, Receipt: receipt})
 }
 
 // read reports whether every available reply was counted.

@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"math/bits"
@@ -51,16 +52,11 @@ func TestVotesAreCountedOncePerNode(t *testing.T) {
 	require.False(t, r.conclude(cancelled))
 	require.Equal(t, w, r.word.Load())
 	require.NoError(t, r.outcome(w))
-}
 
-func TestLateFailuresDoNotTurnLostIntoUndecided(t *testing.T) {
-	r := loneRound(5, claimKind.verb())
-	r.vote(0, Refused, nil)
-	r.vote(1, Failed, nil)
-	r.vote(2, Failed, nil)
-	require.ErrorIs(t, r.outcome(r.await()), ErrRefused)
-	r.vote(3, Failed, nil)
-	r.vote(4, Failed, nil)
+	r = loneRound(5, claimKind.verb())
+	for i, v := range []Vote{Refused, Failed, Failed, Failed, Failed} {
+		r.vote(i, v, nil)
+	}
 	require.Equal(t, ErrRefused, r.outcome(r.await()), "R12: judged at the moment of decision; and the sentinel itself")
 }
 
@@ -106,19 +102,6 @@ func TestUndecidedNamesEachCause(t *testing.T) {
 	assert.Equal(t, "multiplex: too few nodes answered: node 0 (node): node does not read: backlog is full; "+
 		"node 2 (node): no answer in time; "+
 		"node 4 (node): no answer for too long, connection given up", err.Error())
-}
-
-func TestConclude(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	for reason, want := range map[uint64]error{cancelled: context.Canceled, closed: ErrClosed} {
-		r := loneRound(3, claimKind.verb())
-		r.ctx = ctx
-		require.True(t, r.conclude(reason))
-		require.False(t, r.conclude(cancelled|closed))
-		require.False(t, r.vote(0, Granted, nil))
-		require.Equal(t, want, r.outcome(r.await()))
-	}
 }
 
 // race lets voters, a canceller and the caller go for one round at once. It
@@ -213,13 +196,14 @@ func TestRecycledRoundsStartClean(t *testing.T) {
 		require.Zero(t, again.word.Load())
 		require.Nil(t, again.ctx)
 		require.Zero(t, again.discounted)
+		require.Nil(t, again.form)
 		require.Empty(t, again.command)
 		require.False(t, again.blamed.Load())
 		for i := range again.causes {
 			require.Nil(t, again.causes[i].Load())
 		}
 		again.begin(claimKind.verb(), 0, long, Receipt{}, 1)
-		again.ctx, again.discounted = context.Background(), All(3)
+		again.ctx, again.discounted, again.form = context.Background(), All(3), &forms[0]
 	}
 	require.Equal(t, 1, g.log.live)
 }
@@ -289,4 +273,125 @@ func TestRoundsFitCacheLines(t *testing.T) {
 	assert.EqualValues(t, line, unsafe.Offsetof(r.ctx))
 	assert.LessOrEqual(t, unsafe.Offsetof(r.kept), uintptr(2*line))
 	assert.Zero(t, unsafe.Sizeof(r)%line)
+}
+
+func TestQuorum(t *testing.T) {
+	// R1: ⌊N/2⌋+1, so that any two quorums share a node.
+	want := map[int]int{1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 4, 15: 8, 16: 9}
+	for n, q := range want {
+		assert.Equal(t, q, Quorum(n), "N=%d", n)
+	}
+	for n := 1; n <= MaxNodes; n++ {
+		assert.Greater(t, 2*Quorum(n), n, "two quorums of %d nodes must meet", n)
+		assert.LessOrEqual(t, Quorum(n), n)
+	}
+}
+
+// possible lists every final Tally that the missing votes can lead to.
+func possible(t Tally) []Tally {
+	pending := t.Nodes - t.Granted - t.Refused - t.Failed
+	var all []Tally
+	for g := 0; g <= pending; g++ {
+		for r := 0; g+r <= pending; r++ {
+			all = append(all, Tally{t.Nodes, t.Granted + g, t.Refused + r, t.Failed + pending - g - r})
+		}
+	}
+	return all
+}
+
+// bruteVerdict follows the words of the rules: it tries every way in which the
+// round can end.
+func bruteVerdict(t Tally, mode Mode) Verdict {
+	majority := t.Nodes/2 + 1
+	keepsMajorityAway := t.Nodes - majority + 1
+	canWin, canLose, mustLose := false, false, true
+	for _, end := range possible(t) {
+		canWin = canWin || end.Granted >= majority
+		canLose = canLose || end.Refused >= keepsMajorityAway
+		mustLose = mustLose && end.Refused >= keepsMajorityAway
+	}
+	switch {
+	case t.Granted >= majority:
+		return Won
+	case mode == Confirming && mustLose: // R9: a quorum refused
+		return Lost
+	case canWin, mode == Confirming && canLose:
+		return Open
+	case mode == Confirming, t.Failed >= keepsMajorityAway: // R12: failures alone make it impossible
+		return Undecided
+	case mode == Placing && t.Granted+t.Refused+t.Failed < majority: // a quorum is to say where the caller stands
+		return Open
+	}
+	return Lost
+}
+
+// everyTally lists every combination of votes of up to six nodes.
+func everyTally(f func(Tally)) {
+	for n := 1; n <= 6; n++ {
+		for g := 0; g <= n; g++ {
+			for r := 0; g+r <= n; r++ {
+				for x := 0; g+r+x <= n; x++ {
+					f(Tally{n, g, r, x})
+				}
+			}
+		}
+	}
+}
+
+// R6: only an outcome that stays unknown without the missing votes hinges on
+// them.
+func TestHinges(t *testing.T) {
+	for _, c := range []struct {
+		votes  Tally
+		mode   Mode
+		hinges bool
+	}{
+		{Tally{5, 0, 0, 0}, Claiming, true},
+		{Tally{5, 2, 0, 0}, Claiming, true},
+		{Tally{5, 3, 0, 0}, Claiming, false}, // granted
+		{Tally{5, 2, 2, 0}, Claiming, false}, // one is missing: refused
+		{Tally{5, 2, 1, 0}, Claiming, false},
+		{Tally{5, 1, 1, 0}, Claiming, true},
+		{Tally{5, 2, 0, 2}, Claiming, true}, // two are down
+		{Tally{5, 2, 2, 0}, Confirming, true},
+		{Tally{5, 0, 3, 0}, Confirming, false}, // refused by a quorum
+		{Tally{1, 0, 0, 0}, Claiming, true},
+	} {
+		assert.Equal(t, c.hinges, c.votes.Hinges(Quorum(c.votes.Nodes), c.mode), "%+v, mode %d", c.votes, c.mode)
+	}
+}
+
+// No round whose nodes have all voted is open, so no caller waits forever.
+func TestVerdictIsWhatTheRulesSay(t *testing.T) {
+	everyTally(func(votes Tally) {
+		for _, mode := range []Mode{Claiming, Confirming, Placing} {
+			got := votes.Verdict(Quorum(votes.Nodes), mode)
+			require.Equal(t, bruteVerdict(votes, mode), got, "%+v, mode %d", votes, mode)
+			all := votes.Granted+votes.Refused+votes.Failed == votes.Nodes
+			require.False(t, all && got == Open, "%+v, mode %d", votes, mode)
+		}
+	})
+}
+
+// R20: in race builds what is given back is overwritten, so that a use of it
+// shows at once.
+func TestRecycledRoundsArePoisoned(t *testing.T) {
+	if !poisoning {
+		t.Skip("only race builds poison")
+	}
+	r := loneRound(3, releaseKind.verb())
+	r.command = append(r.command, "EVALSHA and a token"...)
+	command := r.command
+	r.drop()
+	r.group.log.collect()
+	require.Equal(t, bytes.Repeat([]byte{0xDB}, len(command)), command)
+	require.Negative(t, r.at)
+	require.Negative(t, r.ttl)
+	require.Nil(t, r.verb)
+
+	var l broadcast
+	l.buf = append(l.buf, "SET"...)
+	batch := l.swap()
+	l.recycle(batch)
+	require.Equal(t, []byte{0xDB, 0xDB, 0xDB}, batch)
 }

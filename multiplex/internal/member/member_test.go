@@ -62,12 +62,7 @@ func TestReadTime_R32(t *testing.T) {
 		"*-1\r\n":                                         0,
 		"$1\r\n1\r\n":                                     0,
 	} {
-		r := resp.NewReader(resp.Limits{})
-		r.Commit(copy(r.Space(), reply))
-		v, ok, err := r.Next()
-		require.NoError(t, err)
-		require.True(t, ok)
-		got, err := ReadTime(v)
+		got, err := ReadTime(decode(t, reply))
 		if want == 0 {
 			require.ErrorIs(t, err, ErrUnexpected, reply)
 			continue
@@ -75,4 +70,27 @@ func TestReadTime_R32(t *testing.T) {
 		require.NoError(t, err, reply)
 		require.Equal(t, want, got.UnixMicro())
 	}
+}
+
+// The status of a node that is up says whether it counts; that of another says
+// whether it will count when it joins.
+func TestTrustInAStatus(t *testing.T) {
+	one := Config{Nodes: []Address{{Addr: "a"}}}
+	m := New(one, nil)
+	m.nodes[0].trust = pure.Trust{Need: 2 * time.Second}.Meet("a", 0)
+	for _, c := range []struct {
+		up          bool
+		at, left    time.Duration
+		quarantined bool
+	}{
+		{true, time.Second, time.Second, true},
+		{true, 3 * time.Second, 0, true}, // until the watch has looked
+		{false, time.Second, time.Second, true},
+		{false, 3 * time.Second, 0, false},
+	} {
+		s := m.Status(0, c.up, c.at)
+		assert.Equal(t, c.quarantined, s.Quarantined)
+		assert.Equal(t, c.left, s.Left)
+	}
+	assert.False(t, New(one, nil).Status(0, false, 0).Quarantined, "R23 is off")
 }
