@@ -491,13 +491,11 @@ func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
 	// Time is real here: a busy machine has patience, and loses no lock.
 	const ttl, patience = 20 * time.Second, 5 * time.Second
 	c := m.opened(t, Config{Fenced: true, Owner: "web-1", MaxTTL: ttl, NodeTimeout: patience})
-	lock, err := c.TryAcquire(t.Context(), "door", ttl)
-	require.NoError(t, err)
+	lock := mustAcquire(t, c, "door", ttl)
 	rw := c.RW("door-rw")
-	_, err = rw.Read().TryAcquire(t.Context(), ttl)
+	_, err := rw.Read().TryAcquire(t.Context(), ttl)
 	require.NoError(t, err)
-	hold, err := c.Lock("door-hold").TryHold(t.Context(), HoldOptions{TTL: ttl})
-	require.NoError(t, err)
+	hold := mustHold(t, c, "door-hold", HoldOptions{TTL: ttl})
 	defer func() { require.NoError(t, hold.Release(t.Context())) }()
 
 	const prefix = "redlock: "
@@ -574,12 +572,10 @@ func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
 	require.NoError(t, err)
 	defer closeNow(t, c)
 
-	lock, err := c.TryAcquire(t.Context(), resource, time.Minute)
-	require.NoError(t, err)
+	lock := mustAcquire(t, c, resource, time.Minute)
 	several, err := c.All(resource+"a", resource+"b").TryAcquire(t.Context(), time.Minute)
 	require.NoError(t, err)
-	hold, err := c.Lock(resource+"c").TryHold(t.Context(), HoldOptions{TTL: time.Minute})
-	require.NoError(t, err)
+	hold := mustHold(t, c, resource+"c", HoldOptions{TTL: time.Minute})
 	read, err := c.RW(resource+"d").Read().TryAcquire(t.Context(), time.Minute)
 	require.NoError(t, err)
 	write, err := c.RW(resource+"d").Upgrade(t.Context(), read, time.Minute)

@@ -517,44 +517,34 @@ func TestReentrantCallAfterTheOuterFunction_R14(t *testing.T) {
 	})
 }
 
-// A reentrant function does not start with too little validity, as that of a
-// hold of its own would not.
-func TestReentrantCallWithTooLittleValidity_R14(t *testing.T) {
+// A reentrant function does not start with too little validity, or with a
+// context that has ended, as that of a hold of its own would not.
+func TestReentrantCallThatDoesNotStart_R14(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{MinValidity: 500 * ms})
-		_ = c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
-			each(m.nodes, (*redistest.Node).Pause)
-			time.Sleep(700 * ms)
-			require.NoError(t, ctx.Err())
-			require.ErrorIs(t, c.Lock("r").DoWith(ctx, HoldOptions{Reentrant: true}, func(context.Context) error {
-				t.Error("it has started")
-				return nil
-			}),
-				ErrExpired)
-			each(m.nodes, (*redistest.Node).Resume)
-			return nil
-		})
-	})
-}
-
-// A reentrant function does not start with a context that has ended, as that of
-// a hold of its own would not.
-func TestReentrantCallWithAnEndedContext(t *testing.T) {
-	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
-		require.NoError(t, c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
-			inner, cancel := context.WithCancelCause(ctx)
-			cancel(errWork)
-			err := c.Lock("r").DoWith(inner, HoldOptions{Reentrant: true}, func(context.Context) error {
+		enter := func(ctx context.Context) error {
+			return c.Lock("r").DoWith(ctx, HoldOptions{Reentrant: true}, func(context.Context) error {
 				t.Error("it has started")
 				return nil
 			})
+		}
+		require.NoError(t, c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
+			inner, cancel := context.WithCancelCause(ctx)
+			cancel(errWork)
 			var cancelled *CancelledError
-			require.ErrorAs(t, err, &cancelled)
+			require.ErrorAs(t, enter(inner), &cancelled)
 			require.Equal(t, errWork, cancelled.Cause)
 			return nil
 		}))
 		require.Zero(t, m.keys())
+		_ = c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
+			each(m.nodes, (*redistest.Node).Pause)
+			time.Sleep(700 * ms)
+			require.NoError(t, ctx.Err())
+			require.ErrorIs(t, enter(ctx), ErrExpired)
+			each(m.nodes, (*redistest.Node).Resume)
+			return nil
+		})
 	})
 }
 

@@ -12,44 +12,32 @@ import (
 // A lock of each kind is kept as one that was acquired so: adopted, upgraded,
 // downgraded, or from Acquire. It is renewed, and released by the hold.
 func TestALockOfAnyKindBecomesAHold_R10_R13(t *testing.T) {
-	for name, acquire := range map[string]func(t *testing.T, c *Client) Lock{
-		"a plain lock": func(t *testing.T, c *Client) Lock { return mustAcquire(t, c, "r", holdTTL) },
-		"adopted": func(t *testing.T, c *Client) Lock {
+	ctx := context.Background()
+	for name, acquire := range map[string]func(c *Client) (Lock, error){
+		"a plain lock": func(c *Client) (Lock, error) { return c.TryAcquire(ctx, "r", holdTTL) },
+		"several":      func(c *Client) (Lock, error) { return c.All("r", "s").TryAcquire(ctx, holdTTL) },
+		"a permit":     func(c *Client) (Lock, error) { return c.Semaphore("r", 1).TryAcquire(ctx, holdTTL) },
+		"adopted": func(c *Client) (Lock, error) {
 			lock := mustAcquire(t, c, "r", holdTTL)
-			adopted, err := c.Adopt("r", lock.Token(), holdTTL, lock.Until())
-			require.NoError(t, err)
-			return adopted
+			return c.Adopt("r", lock.Token(), holdTTL, lock.Until())
 		},
-		"several": func(t *testing.T, c *Client) Lock {
-			lock, err := c.All("r", "s").TryAcquire(t.Context(), holdTTL)
+		"upgraded": func(c *Client) (Lock, error) {
+			read, err := c.RW("r").Read().TryAcquire(ctx, holdTTL)
 			require.NoError(t, err)
-			return lock
+			defer func() { require.NoError(t, read.Release(ctx)) }()
+			return c.RW("r").Upgrade(ctx, read, holdTTL)
 		},
-		"upgraded": func(t *testing.T, c *Client) Lock {
-			read, err := c.RW("r").Read().TryAcquire(t.Context(), holdTTL)
+		"downgraded": func(c *Client) (Lock, error) {
+			write, err := c.RW("r").Write().TryAcquire(ctx, holdTTL)
 			require.NoError(t, err)
-			write, err := c.RW("r").Upgrade(t.Context(), read, holdTTL)
-			require.NoError(t, err)
-			require.NoError(t, read.Release(t.Context()))
-			return write
-		},
-		"downgraded": func(t *testing.T, c *Client) Lock {
-			write, err := c.RW("r").Write().TryAcquire(t.Context(), holdTTL)
-			require.NoError(t, err)
-			read, err := c.RW("r").Downgrade(t.Context(), write, holdTTL)
-			require.NoError(t, err)
-			return read
-		},
-		"a permit": func(t *testing.T, c *Client) Lock {
-			lock, err := c.Semaphore("r", 1).TryAcquire(t.Context(), holdTTL)
-			require.NoError(t, err)
-			return lock
+			return c.RW("r").Downgrade(ctx, write, holdTTL)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, anyNumber, func(t *testing.T, m *memory) {
 				c := exactClient(t, m, Config{})
-				lock := acquire(t, c)
+				lock, err := acquire(c)
+				require.NoError(t, err)
 				time.Sleep(time.Second)
 				until := lock.Until()
 				h, err := c.Keep(t.Context(), lock, HoldOptions{TTL: time.Second})
@@ -258,8 +246,7 @@ func TestPersistByHandIsMended_R10(t *testing.T) {
 		require.NoError(t, h.Release(t.Context()))
 	})
 	t.Run("a copy was promised more", func(t *testing.T) {
-		lock, err := c.TryAcquire(t.Context(), "copy", time.Second)
-		require.NoError(t, err)
+		lock := mustAcquire(t, c, "copy", time.Second)
 		longer, err := lock.Extend(t.Context(), 20*time.Second)
 		require.NoError(t, err)
 		number("PERSIST", "copy")

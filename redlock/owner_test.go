@@ -49,10 +49,9 @@ func TestHeldErrorHasTheOwner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, a, b := owned(t, 5, x.with, x.first, x.second)
-				lock, err := a.TryAcquire(t.Context(), "r", 10*time.Second)
-				require.NoError(t, err)
+				lock := mustAcquire(t, a, "r", 10*time.Second)
 				asked := m.nodes[0].Calls("GET")
-				_, err = b.TryAcquire(t.Context(), "r", 10*time.Second)
+				_, err := b.TryAcquire(t.Context(), "r", 10*time.Second)
 				require.ErrorIs(t, err, ErrHeld)
 				if held := (*HeldError)(nil); errors.As(err, &held) {
 					require.Equal(t, x.want, held.Owner)
@@ -77,11 +76,10 @@ func TestHeldErrorHasTheOwner(t *testing.T) {
 func TestOwnersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, a, b := owned(t, 5, 5, "web-1", "web-2")
-		lock, err := a.TryAcquire(t.Context(), "r", 10*time.Second)
-		require.NoError(t, err)
+		lock := mustAcquire(t, a, "r", 10*time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		_, err = b.Acquire(ctx, "r", 10*time.Second)
+		_, err := b.Acquire(ctx, "r", 10*time.Second)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		held := (*HeldError)(nil)
 		require.ErrorAs(t, err, &held)
@@ -106,8 +104,7 @@ func TestOwnersWait(t *testing.T) {
 func TestOwnerIsCompared_R9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, a, b := owned(t, 5, 5, "web-1", "web-2")
-		lock, err := a.TryAcquire(t.Context(), "r", 10*time.Second)
-		require.NoError(t, err)
+		lock := mustAcquire(t, a, "r", 10*time.Second)
 		stranger, err := b.Adopt("r", lock.Token(), 10*time.Second, lock.Until())
 		require.NoError(t, err)
 		_, err = stranger.Extend(t.Context(), 20*time.Second)
@@ -148,8 +145,7 @@ func TestScriptsCompareTheOwner_R9(t *testing.T) {
 func TestInspectShowsTheOwner_R27(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, a, _ := owned(t, 3, 3, "web-1", "")
-		lock, err := a.TryAcquire(t.Context(), "r", 10*time.Second)
-		require.NoError(t, err)
+		lock := mustAcquire(t, a, "r", 10*time.Second)
 		const secret = "the password of the program:hunter2"
 		m.nodes[2].DB().Set("r", secret, time.Minute)
 		found := inspect(t, a, "r")
@@ -224,8 +220,7 @@ func TestOwnerOnRealServers_R25(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 0, n, "the trial's key")
 	_, lacks := servers[0].Do("SET", "x", "a", "NX", "GET", "PX", "1")
-	lock, err := a.TryAcquire(t.Context(), "r", time.Minute)
-	require.NoError(t, err)
+	lock := mustAcquire(t, a, "r", time.Minute)
 	_, err = b.TryAcquire(t.Context(), "r", time.Minute)
 	require.Equal(t, lacks == nil, errors.As(err, new(*HeldError)))
 	require.ErrorIs(t, err, ErrHeld)

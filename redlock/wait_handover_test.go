@@ -163,8 +163,7 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 			return w, func() error { return lock.Release(t.Context()) }
 		},
 		"the lock of a hold that goes on": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
-			h, err := c.Lock("r").TryHold(t.Context(), HoldOptions{TTL: 10 * time.Second})
-			require.NoError(t, err)
+			h := mustHold(t, c, "r", HoldOptions{TTL: 10 * time.Second})
 			return waits(t.Context(), c, "r"), func() error {
 				defer func() { _ = h.Release(context.Background()) }()
 				return h.Current().Release(t.Context())
@@ -175,13 +174,11 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 			return waits(t.Context(), c, "r"), func() error { return lock.Release(t.Context()) }
 		},
 		"MinHold lasts": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
-			h, err := c.Lock("r").TryHold(t.Context(), HoldOptions{TTL: 10 * time.Second, MinHold: 40 * ms})
-			require.NoError(t, err)
+			h := mustHold(t, c, "r", HoldOptions{TTL: 10 * time.Second, MinHold: 40 * ms})
 			return waits(t.Context(), c, "r"), func() error { return h.Release(t.Context()) }
 		},
 		"MaxHold is over": func(t *testing.T, m *memory, c *Client) (*waiting, func() error) {
-			h, err := c.Lock("r").TryHold(t.Context(), HoldOptions{TTL: 10 * time.Second, MaxHold: 10 * ms})
-			require.NoError(t, err)
+			h := mustHold(t, c, "r", HoldOptions{TTL: 10 * time.Second, MaxHold: 10 * ms})
 			return waits(t.Context(), c, "r"), func() error { return h.Release(t.Context()) }
 		},
 	} {
@@ -240,8 +237,7 @@ func TestAHandOverLeavesTimeForMinHold(t *testing.T) {
 			time.Sleep(100 * ms)
 		}
 		time.Sleep(200 * ms)
-		_, err := other.TryAcquire(t.Context(), "r", time.Second)
-		require.NoError(t, err)
+		mustAcquire(t, other, "r", time.Second)
 	})
 }
 
@@ -544,8 +540,7 @@ func TestACallerIsHandedALockAfterItsAttempt(t *testing.T) {
 func TestCloseLeavesAHandedHold_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{ReleaseOnClose: true})
-		h, err := c.Lock("r").TryHold(t.Context(), HoldOptions{TTL: 10 * time.Second})
-		require.NoError(t, err)
+		h := mustHold(t, c, "r", HoldOptions{TTL: 10 * time.Second})
 		require.True(t, h.own.hand(tenureKept, 10*time.Second))
 		require.NoError(t, c.Close(t.Context()))
 		require.Len(t, m.holders("r", h.lock.grant.Token.Unveil()), 3)
