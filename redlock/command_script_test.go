@@ -2,172 +2,46 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
-	"github.com/redmux/redmux/resp"
+	"github.com/redmux/redmux/redlock/internal/kind"
 	"github.com/stretchr/testify/require"
 )
 
-// bothSides are a real server and a node in memory, which answer commands. The
-// text of an error counts as an answer.
-func bothSides(t *testing.T) map[string]func(args ...string) any {
-	t.Helper()
+// The scripts among keys that are no locks, and for a user with fewer rights:
+// what cannot be read may be ours, and each key of a merged command has its own
+// result. What they do to locks is recorded in testdata/scripts.
+func TestScriptsAmongOddKeys(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
-	network := redistest.NewNetwork()
-	t.Cleanup(func() { _ = network.Close() })
-	node := redistest.NewNode(redistest.NodeConfig{})
-	t.Cleanup(func() { _ = node.Close() })
-	node.Serve(network.Listen("node0:6379"))
-	inMemory, err := network.Dial(context.Background(), "tcp", "node0:6379")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = inMemory.Close() })
-	return map[string]func(args ...string) any{
-		"real": func(args ...string) any {
-			v, err := server.Do(args...)
-			if err != nil {
-				return err.Error()
-			}
-			return v
-		},
-		"memory": func(args ...string) any { return ask(t, inMemory, args...) },
-	}
-}
-
-// The two scripts on a real server, and the functions of memory_test.go that
-// replace them on the node in memory, give the same answers and leave the same
-// keys. Otherwise the tests in simulated time would prove nothing.
-func TestScripts(t *testing.T) {
-	sides := bothSides(t)
-	const mine, others = "mine, 20 bytes long.", "another client's token"
-	for name, c := range map[string]struct {
-		set    []string // how the key is created
-		script string
-		args   []string
-		answer int64
-		ttl    int64 // of the key afterwards: -2 none, -1 forever
-		value  string
-	}{
-		"release: ours":             {[]string{"SET", "k", mine, "PX", "60000"}, releaseSource, []string{mine}, 1, -2, ""},
-		"release: another's":        {[]string{"SET", "k", others, "PX", "60000"}, releaseSource, []string{mine}, 0, 60000, others},
-		"release: missing":          {nil, releaseSource, []string{mine}, 0, -2, ""},
-		"release: expired":          {[]string{"SET", "k", mine, "PX", "1"}, releaseSource, []string{mine}, 0, -2, ""},
-		"release: without a TTL":    {[]string{"SET", "k", mine}, releaseSource, []string{mine}, 1, -2, ""},
-		"release: an empty value":   {[]string{"SET", "k", "", "PX", "60000"}, releaseSource, []string{mine}, 0, 60000, ""},
-		"release: a longer value":   {[]string{"SET", "k", mine + "x", "PX", "60000"}, releaseSource, []string{mine}, 0, 60000, mine + "x"},
-		"extend: ours, longer":      {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, "90000"}, 1, 90000, mine},
-		"extend: ours, shorter":     {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, "30000"}, 1, 60000, mine},
-		"extend: ours, a hair":      {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, "1"}, 1, 60000, mine},
-		"extend: ours, forever":     {[]string{"SET", "k", mine}, extendSource, []string{mine, "30000", "75000"}, 1, 75_000, mine},
-		"extend: another's, longer": {[]string{"SET", "k", others, "PX", "60000"}, extendSource, []string{mine, "90000"}, 0, 60000, others},
-		"extend: missing":           {nil, extendSource, []string{mine, "90000"}, 0, -2, ""},
-		"extend: expired":           {[]string{"SET", "k", mine, "PX", "1"}, extendSource, []string{mine, "90000"}, 0, -2, ""},
-		"extend: the longest TTL":   {[]string{"SET", "k", mine, "PX", "60000"}, extendSource, []string{mine, strconv.FormatInt(pure.LongestTTL.Milliseconds(), 10)}, 1, pure.LongestTTL.Milliseconds(), mine},
-	} {
-		for side, do := range sides {
-			t.Run(name+"/"+side, func(t *testing.T) {
-				do("DEL", "k")
-				if c.set != nil {
-					require.Equal(t, "OK", do(c.set...))
-				}
-				if len(c.set) == 5 && c.set[4] == "1" {
-					time.Sleep(3 * ms) // a real server's clock cannot be simulated
-				}
-				require.Equal(t, c.answer, do(append([]string{"EVAL", c.script, "1", "k"}, c.args...)...))
-				ttl := do("PTTL", "k").(int64)
-				require.LessOrEqual(t, ttl, c.ttl)
-				if c.ttl > 0 {
-					require.Greater(t, ttl, c.ttl-10_000, "the server is not that slow")
-				} else {
-					require.Equal(t, c.ttl, ttl)
-				}
-				if c.ttl != -2 {
-					require.Equal(t, c.value, do("GET", "k"))
-				}
-			})
+	do := func(args ...string) any {
+		v, err := server.Do(args...)
+		if err != nil {
+			return err.Error()
 		}
+		return v
 	}
-
-	// The node in memory has only strings.
-	real := sides["real"]
-	real("DEL", "k")
-	real("RPUSH", "k", mine)
-	require.EqualValues(t, 0, real("EVAL", releaseSource, "1", "k", mine), "a list is not our token")
-	require.EqualValues(t, 0, real("EVAL", extendSource, "1", "k", mine, "1000"))
-	require.Equal(t, "list", real("TYPE", "k"))
-	require.Equal(t, "OK", real("ACL", "SETUSER", "default", "-get"))
+	do("RPUSH", "k", mine)
+	require.EqualValues(t, 0, do("EVAL", releaseSource, "1", "k", mine), "a list is not our token")
+	require.EqualValues(t, 0, do("EVAL", extendSource, "1", "k", mine, "1000"))
+	require.Equal(t, "list", do("TYPE", "k"))
+	for _, right := range []string{"+mget", "-mget"} { // without it, the keys are read one by one
+		require.Equal(t, "OK", do("ACL", "SETUSER", "default", right))
+		releaseManyAmongOddKeys(t, do)
+		extendManyAmongOddKeys(t, do)
+	}
+	require.Equal(t, "OK", do("ACL", "SETUSER", "default", "-get"))
 	for _, source := range []string{releaseSource, extendSource} {
 		// The first text is that of 7.0, the second that of later versions.
-		require.Regexp(t, "can't run this command|no permissions to run the 'get' command", real("EVAL", source, "1", "k", mine, "1000"),
-			"what cannot be read may be ours")
+		require.Regexp(t, "can't run this command|no permissions to run the 'get' command", do("EVAL", source, "1", "k", mine, "1000"))
 	}
-	require.Equal(t, "OK", real("ACL", "SETUSER", "default", "+get"))
-}
-
-// The release of many keys, on a real server and on the node in memory: a
-// result for each key in its place, and only our keys are deleted.
-func TestReleaseManyScript(t *testing.T) {
-	sides := bothSides(t)
-	const mine, others = "mine, 20 bytes long.", "another client's token"
-	states := []struct {
-		set    []string // after the key's name
-		answer int64
-	}{
-		{[]string{mine, "PX", "60000"}, 1},
-		{nil, 0},
-		{[]string{others, "PX", "60000"}, 0},
-		{[]string{mine}, 1},
-		{[]string{mine + "x", "PX", "60000"}, 0},
-		{[]string{""}, 0},
-	}
-	for n := 1; n <= 64; n++ {
-		for side, do := range sides {
-			do("FLUSHALL")
-			want := make([]any, n)
-			keys, tokens := make([]string, n), make([]string, n)
-			left := 0
-			for i := range n {
-				state := states[(i+n)%len(states)]
-				keys[i], tokens[i], want[i] = fmt.Sprint("k", i), mine, state.answer
-				if state.set == nil {
-					continue
-				}
-				require.Equal(t, "OK", do(append([]string{"SET", keys[i]}, state.set...)...))
-				left += 1 - int(state.answer)
-			}
-			command := append(append([]string{"EVAL", releaseManySource, strconv.Itoa(n)}, keys...), tokens...)
-			require.Equal(t, want, do(command...), "%s, %d keys", side, n)
-			require.EqualValues(t, left, do("DBSIZE"), "%s, %d keys", side, n)
-		}
-	}
-	for _, do := range sides { // each key has its own token; a key may occur twice
-		do("FLUSHALL")
-		do("SET", "a", mine)
-		do("SET", "b", others)
-		require.Equal(t, []any{int64(0), int64(1), int64(0), int64(1)},
-			do("EVAL", releaseManySource, "4", "a", "a", "a", "b", others, mine, mine, others))
-		require.EqualValues(t, 0, do("DBSIZE"))
-	}
-}
-
-// The node in memory has only strings, and no permissions. For a user who may
-// not run MGET, the keys are read one by one, and the reply shows which could
-// not be read.
-func TestReleaseManyAmongOddKeys(t *testing.T) {
-	do := bothSides(t)["real"]
-	releaseManyAmongOddKeys(t, do)
-	require.Equal(t, "OK", do("ACL", "SETUSER", "default", "-mget"))
-	releaseManyAmongOddKeys(t, do)
-	do("SET", "a", mine)
-	require.Equal(t, "OK", do("ACL", "SETUSER", "default", "-get"))
-	require.Equal(t, []any{int64(-1), int64(-1)}, do("EVAL", releaseManySource, "2", "a", "b", mine, mine),
-		"what cannot be read may be ours")
+	require.Equal(t, []any{int64(-1), int64(-1)}, do("EVAL", releaseManySource, "2", "a", "b", mine, mine))
+	require.Equal(t, []any{int64(-1), int64(-1)}, do("EVAL", extendManySource, "2", "a", "list", mine, "90000", "90000", mine, "90000", "90000"))
 }
 
 const mine = "mine, 20 bytes long."
@@ -196,56 +70,6 @@ func releaseManyAmongOddKeys(t *testing.T, do func(...string) any) {
 	do("CONFIG", "SET", "min-replicas-to-write", "0")
 }
 
-// The extension of many keys, on a real server and on the node in memory: a
-// result for each key in its place, as extend.lua gives for a single one, and a
-// TTL of its own for each.
-func TestExtendManyScript(t *testing.T) {
-	const others = "another client's token"
-	states := []struct {
-		set          []string // after the key's name
-		want, answer int64    // the requested TTL
-		left         int64    // the TTL afterwards, or a little less
-	}{
-		{[]string{mine, "PX", "60000"}, 90000, 1, 90000},
-		{[]string{mine, "PX", "60000"}, 30000, 1, 60000},
-		{nil, 90000, 0, -2},
-		{[]string{others, "PX", "60000"}, 90000, 0, 60000},
-		{[]string{mine}, 90000, 1, 120_000},
-		{[]string{mine + "x", "PX", "60000"}, 90000, 0, 60000},
-	}
-	sides := bothSides(t)
-	for n := 1; n <= 64; n++ {
-		for side, do := range sides {
-			do("FLUSHALL")
-			var want []any
-			var keys, args []string
-			for i := range n {
-				state := states[(i+n)%len(states)]
-				keys, want = append(keys, fmt.Sprint("k", i)), append(want, state.answer)
-				args = append(args, mine, fmt.Sprint(state.want), "120000")
-				if state.set != nil {
-					require.Equal(t, "OK", do(append([]string{"SET", keys[i]}, state.set...)...))
-				}
-			}
-			command := append(append([]string{"EVAL", extendManySource, strconv.Itoa(n)}, keys...), args...)
-			require.Equal(t, want, do(command...), "%s, %d keys", side, n)
-			for i := range n {
-				state := states[(i+n)%len(states)]
-				ttl := do("PTTL", keys[i]).(int64)
-				require.LessOrEqual(t, ttl, state.left, "%s, %d keys", side, n)
-				require.Greater(t, ttl, state.left-10_000, "%s, %d keys: the server is not that slow", side, n)
-			}
-		}
-	}
-	do := sides["real"]
-	extendManyAmongOddKeys(t, do)
-	require.Equal(t, "OK", do("ACL", "SETUSER", "default", "-mget"))
-	extendManyAmongOddKeys(t, do)
-	require.Equal(t, "OK", do("ACL", "SETUSER", "default", "-get"))
-	require.Equal(t, []any{int64(-1), int64(-1)}, do("EVAL", extendManySource, "2", "a", "list", mine, "90000", "90000", mine, "90000", "90000"),
-		"what cannot be read may be ours")
-}
-
 func extendManyAmongOddKeys(t *testing.T, do func(...string) any) {
 	do("FLUSHALL")
 	do("SET", "a", mine, "PX", "60000")
@@ -253,6 +77,8 @@ func extendManyAmongOddKeys(t *testing.T, do func(...string) any) {
 	require.Equal(t, []any{int64(0), int64(1), int64(0)},
 		do("EVAL", extendManySource, "3", "list", "a", "none", mine, "90000", "90000", mine, "90000", "90000", mine, "90000", "90000"))
 	require.Greater(t, do("PTTL", "a"), int64(60000))
+	require.Equal(t, []any{int64(1)}, do("EVAL", extendManySource, "1", "a", mine, "30000", "30000"))
+	require.Greater(t, do("PTTL", "a"), int64(60000), "it never shortens")
 	require.EqualValues(t, -1, do("PTTL", "list"))
 }
 
@@ -283,26 +109,6 @@ func TestCommandsOnARealServer(t *testing.T) {
 	lock, err := c.TryAcquire(context.Background(), "r", pure.LongestTTL)
 	require.NoError(t, err, "a hundred years")
 	require.NoError(t, lock.Release(context.Background()))
-}
-
-// A list in place of the lock's key: the lock cannot be acquired, and the list
-// stays.
-func TestAKeyOfAnotherTypeIsNobodysLock(t *testing.T) {
-	server := redistest.Servers(t, 1)[0]
-	c := realClient(t, []*redistest.Server{server})
-	lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
-	require.NoError(t, err)
-	_, err = server.Do("DEL", "r")
-	require.NoError(t, err)
-	_, err = server.Do("RPUSH", "r", "x")
-	require.NoError(t, err)
-	_, err = lock.Extend(context.Background(), time.Minute)
-	require.ErrorIs(t, err, ErrNotHeld)
-	require.ErrorIs(t, lock.Release(context.Background()), ErrNotHeld)
-	_, err = c.TryAcquire(context.Background(), "r", time.Minute)
-	require.Equal(t, ErrHeld, err)
-	kind, _ := server.Do("TYPE", "r")
-	require.Equal(t, "list", kind)
 }
 
 // The same over TLS, with the roots of Config.TLS, a password and another
@@ -340,56 +146,6 @@ func TestTLSAndPasswordOnRealServers(t *testing.T) {
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
-// The rights of docs/deploy.md suffice for all that a client does, including
-// its fence, and fewer do not.
-func TestAUserForLocksOnly(t *testing.T) {
-	server := redistest.Servers(t, 1, redistest.OverTCP)[0]
-	rights := strings.Fields(aclRights)
-	for i, dropped := range append([]string{""}, "+set", "+get", "+del", "+pttl", "+pexpire", "+evalsha", "+script|load") {
-		user := []string{"ACL", "SETUSER", fmt.Sprintf("locker%d", i), "on", ">hunter2", "~lock:*"}
-		for _, right := range rights {
-			if right != dropped {
-				user = append(user, right)
-			}
-		}
-		_, err := server.Do(user...)
-		require.NoError(t, err)
-		config := Config{
-			Nodes: Nodes("redis://" + server.TCPAddr()), Username: user[2], Password: "hunter2", Prefix: "lock:", MaxTTL: time.Hour,
-			NodeTimeout: 200 * ms, // a single node is given up after twenty times that
-		}
-		if dropped == "" {
-			_, err = Init(t.Context(), config)
-			require.NoError(t, err)
-		}
-		c, err := New(t.Context(), config)
-		require.NoError(t, err)
-		defer closeNow(t, c)
-		lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
-		if dropped != "" {
-			require.ErrorIs(t, err, ErrNoQuorum, "without %s", dropped)
-			require.NotContains(t, err.Error(), "hunter2")
-			continue
-		}
-		require.NoError(t, err)
-		lock, err = lock.Extend(context.Background(), time.Hour)
-		require.NoError(t, err)
-
-		// The connection dies with a command in flight: its successor fences
-		// it, and pays the debts.
-		require.NoError(t, server.Stop())
-		_, err = c.TryAcquire(context.Background(), "r2", 10*time.Second)
-		require.ErrorIs(t, err, ErrNoQuorum)
-		require.Eventually(t, func() bool { return c.Nodes()[0].State != "up" }, 30*time.Second, ms, "it was not shed")
-		require.NoError(t, server.Continue())
-		require.NoError(t, c.Ready(context.Background()))
-		require.NoError(t, lock.Release(context.Background()))
-		keys, err := server.Do("DBSIZE")
-		require.NoError(t, err)
-		require.EqualValues(t, 2, keys, "the seal, and the record of fencing numbers")
-	}
-}
-
 // A user with no more than these rights waits for no lock of another kind: a
 // server has no class for a permission that a script lacks, but its words, and
 // waiting cannot help (R31).
@@ -417,36 +173,121 @@ func TestMissingRightsForAKindEndTheWait_R31(t *testing.T) {
 	}
 }
 
-// ask sends one command over a connection and returns the reply as
-// redistest.Server.Do does.
-func ask(t *testing.T, nc net.Conn, args ...string) any {
+// nativeCommands returns the native commands that a server has, by its answers,
+// not by its version.
+func nativeCommands(t *testing.T, s *redistest.Server) []string {
 	t.Helper()
-	_, err := nc.Write(resp.AppendCommand(nil, args...))
-	require.NoError(t, err)
-	r := resp.NewReader(resp.Limits{})
-	for {
-		v, ok, err := r.Next()
-		require.NoError(t, err)
-		if ok {
-			return copied(v)
+	var all []string
+	for _, command := range [][]string{{"DELEX", "none", "IFEQ", "a"}, {"DELIFEQ", "none", "a"}} {
+		if v, err := s.Do(command...); err == nil && v == int64(0) {
+			all = append(all, command[0])
 		}
-		_, err = r.Fill(nc)
+	}
+	return all
+}
+
+// patient returns a client of real servers that waits for late votes.
+func patient(t *testing.T, servers []*redistest.Server) *Client {
+	t.Helper()
+	c, err := New(t.Context(), Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Forgetful: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { closeNow(t, c) })
+	require.NoError(t, c.Ready(t.Context()))
+	return c
+}
+
+// R25 on real servers of any version, or of several versions if REDMUX_SERVERS
+// names them: the form is what all have in common. The answers for each kind of
+// key match the script's (R9).
+func TestReleaseFormOnRealServers_R25(t *testing.T) {
+	servers := redistest.Servers(t, 3)
+	common := map[string]int{}
+	for i, s := range servers {
+		commands := nativeCommands(t, s)
+		t.Logf("server %d has the native commands %v", i, commands)
+		for _, command := range commands {
+			common[command]++
+		}
+	}
+	want := "script"
+	for _, f := range kind.ReleaseForms {
+		if common[f.Name] == len(servers) {
+			want = f.Name
+			break
+		}
+	}
+	t.Logf("covered: release by %s", want)
+	c := patient(t, servers)
+	require.Eventually(t, func() bool {
+		for _, n := range c.Nodes() {
+			if n.State != "up" {
+				return false
+			}
+		}
+		return true
+	}, 15*time.Second, ms)
+	require.Equal(t, want, c.Stats().ReleaseForm)
+	for _, kind := range [][]string{{"list", "RPUSH", "r", "x"}, {"hash", "HSET", "r", "f", "x"}, {"string", "SET", "r", "x"}} {
+		lock, err := c.TryAcquire(t.Context(), "r", time.Minute)
 		require.NoError(t, err)
+		for _, s := range servers {
+			_, err := s.Do("DEL", "r")
+			require.NoError(t, err)
+			_, err = s.Do(kind[1:]...)
+			require.NoError(t, err)
+		}
+		require.ErrorIs(t, lock.Release(t.Context()), ErrNotHeld)
+		for i, s := range servers {
+			require.Eventually(t, func() bool { return c.Nodes()[i].Debts == 0 }, 15*time.Second, ms)
+			found, err := s.Do("TYPE", "r")
+			require.NoError(t, err)
+			require.Equal(t, kind[0], found)
+			_, err = s.Do("DEL", "r")
+			require.NoError(t, err)
+		}
+		require.Equal(t, want, c.Stats().ReleaseForm, "a key is no reason to leave the form")
+	}
+	for i := range 50 {
+		lock, err := c.TryAcquire(t.Context(), fmt.Sprint("r", i), time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, lock.Release(t.Context()))
+		require.ErrorIs(t, lock.Release(t.Context()), ErrNotHeld)
+	}
+	for i, s := range servers {
+		require.Eventually(t, func() bool { n, err := s.Do("DBSIZE"); return err == nil && n == int64(0) }, 15*time.Second, ms)
+		require.Equal(t, 1, c.Nodes()[i].Connects)
 	}
 }
 
-// copied converts a reply to the form that redistest.Server.Do returns: an
-// integer, an array, or a text.
-func copied(v resp.Value) any {
-	if n, ok := v.Int64(); ok {
-		return n
+// A user who may not run the native command, or loses the right to it while
+// connected, still releases everything (R22, R24).
+func TestNativeReleaseIsForbiddenOnARealServer_R24(t *testing.T) {
+	server := redistest.Servers(t, 1)[0]
+	commands := nativeCommands(t, server)
+	if len(commands) == 0 {
+		t.Skip("this server has no native command of release")
 	}
-	if v.Type() != resp.Array {
-		return string(v.Bytes())
-	}
-	all := []any{}
-	for e := range v.Elements() {
-		all = append(all, copied(e))
-	}
-	return all
+	form := commands[0]
+	t.Logf("covered: %s", form)
+	c := patient(t, []*redistest.Server{server})
+	require.Equal(t, form, c.Stats().ReleaseForm)
+	lock, err := c.TryAcquire(context.Background(), "r", time.Minute)
+	require.NoError(t, err)
+	_, err = server.Do("ACL", "SETUSER", "default", "-"+form)
+	require.NoError(t, err)
+	require.NoError(t, lock.Release(context.Background()), "cured by the script")
+	require.Equal(t, "script", c.Stats().ReleaseForm)
+	require.Zero(t, c.Nodes()[0].Debts)
+
+	late := patient(t, []*redistest.Server{server})
+	require.Equal(t, "script", late.Stats().ReleaseForm, "its handshake was told so")
+	lock, err = late.TryAcquire(context.Background(), "r", time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, lock.Release(context.Background()))
+	_, err = server.Do("ACL", "SETUSER", "default", "+"+form)
+	require.NoError(t, err)
+	n, err := server.Do("DBSIZE")
+	require.NoError(t, err)
+	require.EqualValues(t, 0, n)
+	require.False(t, errors.Is(lock.Release(context.Background()), ErrNoQuorum))
 }

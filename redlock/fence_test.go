@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -17,7 +16,6 @@ import (
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock/internal/kind"
 	"github.com/redmux/redmux/redlock/internal/wire"
-	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -55,98 +53,85 @@ func (m *memory) record(t *testing.T, node int) pure.Record {
 	return r
 }
 
-// Each lock has a higher number than those before, whichever client takes it,
-// and in whatever form.
-func TestFence(t *testing.T) {
-	simulated(t, 5, func(t *testing.T, m *memory) {
-		a, b := m.opened(t, fenced()), m.client(t, fenced())
-		lock := mustAcquire(t, a, "r", time.Second)
-		require.NotZero(t, lock.Fence())
-		longer, err := lock.Extend(t.Context(), time.Second)
-		require.NoError(t, err)
-		require.Equal(t, lock.Fence(), longer.Fence(), "an extension keeps it")
-		adopted, err := b.Adopt("r", longer.Token(), time.Second, longer.Until())
-		require.NoError(t, err)
-		require.Zero(t, adopted.Fence())
-		require.NoError(t, adopted.Release(t.Context()))
-		last := lock.Fence()
-		rises := func(number uint64) {
-			t.Helper()
-			require.Greater(t, number, last)
-			last = number
-		}
-		hold, err := b.Hold(t.Context(), "r", HoldOptions{TTL: time.Second, Heal: true})
-		require.NoError(t, err)
-		rises(hold.Current().Fence())
-		time.Sleep(5 * time.Second)
-		require.Equal(t, last, hold.Current().Fence(), "renewals keep it")
-		require.NoError(t, hold.Release(t.Context()))
-		require.NoError(t, a.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
-			h, ok := FromContext(ctx)
-			require.True(t, ok)
-			rises(h.Current().Fence())
-			return nil
-		}))
-		rises(fenceOf(t, b, "r"))
-		plain := m.client(t, Config{MaxTTL: time.Second})
-		require.Zero(t, fenceOf(t, plain, "r"))
-		held := mustAcquire(t, plain, "r", time.Second)
-		_, err = a.TryAcquire(t.Context(), "r", time.Second)
-		require.ErrorIs(t, err, ErrHeld)
-		require.NoError(t, held.Release(t.Context()))
-		rises(fenceOf(t, a, "r"))
-		require.Zero(t, a.Stats().Renumbered+b.Stats().Renumbered, "with clocks that agree, one round is enough")
-	})
+// Each lock has a higher number than all before on any of its resources,
+// whichever client takes it, and in whatever form.
+func TestFence_F1(t *testing.T) {
+	for name, of := range map[string]func(*Client) Locker{
+		"one":     func(c *Client) Locker { return c.Lock("y") },
+		"several": func(c *Client) Locker { return c.All("x", "y", "z") },
+	} {
+		simulated(t, 5, func(t *testing.T, m *memory) {
+			a, b := m.opened(t, fenced()), m.client(t, fenced())
+			last := fenceOf(t, a, "y")
+			rises := func(number uint64) {
+				t.Helper()
+				require.Greater(t, number, last, name)
+				last = number
+			}
+			lock, err := of(b).TryAcquire(t.Context(), time.Second)
+			require.NoError(t, err)
+			rises(lock.Fence())
+			for _, n := range m.nodes[:3] {
+				for _, key := range lock.Resources() {
+					text, _ := n.Get(key + wire.FenceSuffix)
+					require.Equal(t, fmt.Sprint(last), text)
+				}
+			}
+			longer, err := lock.Extend(t.Context(), time.Second)
+			require.NoError(t, err)
+			require.Equal(t, last, longer.Fence(), "an extension keeps it")
+			adopted, err := b.Adopt("y", longer.Token(), time.Second, longer.Until())
+			require.NoError(t, err)
+			require.Zero(t, adopted.Fence())
+			require.NoError(t, longer.Release(t.Context()))
+			for _, resource := range lock.Resources() {
+				rises(fenceOf(t, a, resource))
+			}
+			hold, err := of(a).Hold(t.Context(), HoldOptions{TTL: time.Second, Heal: name == "one"})
+			require.NoError(t, err)
+			rises(hold.Current().Fence())
+			time.Sleep(5 * time.Second)
+			require.Equal(t, last, hold.Current().Fence(), "renewals keep it")
+			require.NoError(t, hold.Release(t.Context()))
+			require.NoError(t, of(b).Do(t.Context(), time.Second, func(ctx context.Context) error {
+				h, ok := FromContext(ctx)
+				require.True(t, ok)
+				rises(h.Current().Fence())
+				return nil
+			}))
+			plain := m.client(t, Config{MaxTTL: time.Second})
+			require.Zero(t, fenceOf(t, plain, "y"))
+			held := mustAcquire(t, plain, "y", time.Second)
+			_, err = of(a).TryAcquire(t.Context(), time.Second)
+			require.ErrorIs(t, err, ErrHeld)
+			require.NoError(t, held.Release(t.Context()))
+			one, err := a.All("y").Acquire(t.Context(), time.Second)
+			require.NoError(t, err)
+			rises(one.Fence())
+			require.Zero(t, a.Stats().Renumbered+b.Stats().Renumbered, "with clocks that agree, one round is enough")
+		})
+	}
 }
 
-// A number that is too low costs a second round at once, not a failure (R3).
+// A number that is too low costs a second round, with a token of its own, and
+// no attempt more (R3).
 func TestFenceOfAClientThatIsBehind(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		ahead, behind := m.opened(t, fenced()), m.client(t, fenced())
 		lag(behind, -100*ms)
 		last := fenceOf(t, ahead, "r")
-		start := time.Now()
 		require.Equal(t, last+1, fenceOf(t, behind, "r"))
-		require.Less(t, time.Since(start), 10*ms, "three rounds: two, and the release")
 		require.EqualValues(t, 1, behind.Stats().Renumbered)
 		require.EqualValues(t, 1, behind.Stats().Attempts.Total())
 		require.Equal(t, last+2, fenceOf(t, behind, "r"), "it has learned")
-		require.EqualValues(t, 1, behind.Stats().Renumbered)
 		tokens := map[string]bool{}
 		for _, e := range m.nodes[0].Log() {
 			if e.Args[0] == "EVALSHA" && e.Args[1] == wire.AcquireFenced.Digest && e.Args[3] == "r" {
-				require.False(t, tokens[e.Args[6]], "a token of its own for each round (R3)")
+				require.False(t, tokens[e.Args[6]])
 				tokens[e.Args[6]] = true
 			}
 		}
 		require.Len(t, tokens, 4)
-
-		lock := mustAcquire(t, ahead, "r", time.Second)
-		lag(behind, -time.Hour)
-		_, err := behind.TryAcquire(t.Context(), "r", time.Second)
-		require.ErrorIs(t, err, ErrHeld)
-		require.EqualValues(t, 1, behind.Stats().Renumbered, "a higher number does not help where another client is")
-		require.NoError(t, lock.Release(t.Context()))
-		require.Equal(t, lock.Fence()+1, fenceOf(t, behind, "r"), "it has learned from refusals, too")
-		require.EqualValues(t, 1, behind.Stats().Renumbered)
-	})
-}
-
-// Late answers teach, too.
-func TestFenceLearnsFromLateAnswers(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		a, b := m.opened(t, fenced()), m.client(t, fenced())
-		lag(b, -time.Minute)
-		last := fenceOf(t, a, "r")
-		m.delay(2, 30*ms)
-		m.nodes[0].DB().Delete("r" + wire.FenceSuffix) // so that two nodes grant, and only the last refuses
-		m.nodes[1].DB().Delete("r" + wire.FenceSuffix)
-		for i := range 2 {
-			m.nodes[i].DB().Set(wire.RecordName, pure.Record{Run: m.nodes[i].Process()}.String(), 0)
-		}
-		require.Less(t, fenceOf(t, b, "r"), last)
-		time.Sleep(100 * ms)
-		require.Greater(t, fenceOf(t, b, "s"), last, "by then it knows")
 	})
 }
 
@@ -180,63 +165,6 @@ func TestFenceOfAClientThatIsFarAhead(t *testing.T) {
 	})
 }
 
-// Nodes' clocks that differ and step change nothing but the number of rounds.
-func TestFenceDespiteClocks(t *testing.T) {
-	simulated(t, 5, func(t *testing.T, m *memory) {
-		for i, n := range m.nodes {
-			n.Clock().Step(time.Duration(i-2) * 300 * ms)
-		}
-		clients := []*Client{m.opened(t, fenced()), m.client(t, fenced()), m.client(t, fenced())}
-		var last uint64
-		for i := range 60 {
-			switch i % 15 {
-			case 3:
-				m.nodes[i%5].Clock().Step(-time.Duration(i) * time.Minute)
-			case 7:
-				m.nodes[i%5].Clock().Step(30 * time.Second)
-			case 11:
-				lag(clients[i%3], time.Duration(i-30)*time.Second)
-			}
-			number := fenceOf(t, clients[i%3], "r")
-			require.Greater(t, number, last, "lock %d", i)
-			last = number
-			time.Sleep(time.Duration(i%4) * time.Second)
-		}
-	})
-}
-
-// Each caller that waits gets a number of its own.
-func TestFencedLocksAreNotHandedOver(t *testing.T) {
-	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.opened(t, fenced())
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		var numbers []uint64
-		for range 8 {
-			wg.Go(func() {
-				for range 5 {
-					lock, err := c.Acquire(t.Context(), "r", time.Second)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					numbers = append(numbers, lock.Fence())
-					mu.Unlock()
-					time.Sleep(ms)
-					if err := lock.Release(t.Context()); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		wg.Wait()
-		require.Len(t, numbers, 40)
-		require.IsIncreasing(t, numbers)
-		require.Zero(t, c.Stats().HandedOver)
-	})
-}
-
 // countsAgain waits until all nodes count for fenced locks.
 func countsAgain(t *testing.T, c *Client, within time.Duration) {
 	t.Helper()
@@ -259,9 +187,11 @@ func TestFenceAfterRollingRestarts_F3(t *testing.T) {
 			m.nodes[i].Restart()
 			time.Sleep(100 * ms)
 			m.nodes[(i+1)%3].Pause() // only two are left, of which one is quarantined
-			_, err := c.TryAcquire(t.Context(), "r", 300*ms)
-			require.ErrorIs(t, err, ErrNoQuorum)
-			require.ErrorIs(t, err, ErrQuarantined)
+			for _, l := range []Locker{c.Lock("r"), c.All("r", "s")} {
+				_, err := l.TryAcquire(t.Context(), 300*ms)
+				require.ErrorIs(t, err, ErrNoQuorum)
+				require.ErrorIs(t, err, ErrQuarantined)
+			}
 			_, there := n.Get(wire.RecordName)
 			require.True(t, there, "it remembers what it grants meanwhile")
 			require.EqualValues(t, pure.NoFloor, m.record(t, i).Floor)
@@ -274,44 +204,6 @@ func TestFenceAfterRollingRestarts_F3(t *testing.T) {
 		late := m.client(t, fenced())
 		lag(late, -time.Hour)
 		require.Greater(t, fenceOf(t, late, "r"), last)
-	})
-}
-
-// A restart that brings back old keys from a file does not bring back old
-// numbers: the floor counts beside them.
-func TestFenceAfterARestartFromAnOldFile_F3(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.opened(t, fenced())
-		first := fenceOf(t, c, "r")
-		old := map[string]string{}
-		for _, key := range m.nodes[0].Keys() {
-			old[key], _ = m.nodes[0].Get(key)
-		}
-		time.Sleep(time.Second)
-		last := fenceOf(t, c, "r")
-		m.nodes[0].Restart()
-		for key, value := range old {
-			m.nodes[0].DB().Set(key, value, 0)
-		}
-		countsAgain(t, c, 3*time.Second)
-		// The node and one that never saw the lock cannot make a lower one.
-		for _, key := range []string{wire.RecordName, "r" + wire.FenceSuffix} {
-			value, _ := m.nodes[0].Get(key)
-			require.NotEmpty(t, value)
-		}
-		isStale := func(node int, number uint64) (stale bool) {
-			_, claim := c.kinds.Plain().Claim(&kind.Grant{Name: "r", TTL: time.Second, Number: int64(number)}, nil)
-			errs := c.group.QueryEach(t.Context(), 1, func(int) [][]byte { return [][]byte{claim.Bytes} }, func(i, _ int, v resp.Value) error {
-				if i == node {
-					stale = kind.IsStale(v)
-				}
-				return nil
-			})
-			require.NoError(t, errors.Join(errs...))
-			return stale
-		}
-		require.True(t, isStale(0, first+1))
-		require.True(t, isStale(0, last))
 	})
 }
 
@@ -332,52 +224,6 @@ func TestFenceOfAFlushedNode_F2(t *testing.T) {
 		require.Contains(t, c.Nodes()[0].QuarantineWhy, "vanished", "the look came at once")
 		countsAgain(t, c, 3*time.Second)
 		require.GreaterOrEqual(t, m.record(t, 0).Floor, int64(last))
-		lag(c, -time.Hour)
-		require.Greater(t, fenceOf(t, c, "r"), last)
-	})
-}
-
-// With one node, nothing can be learned. An operator goes on.
-func TestFenceOfOneNode(t *testing.T) {
-	simulated(t, 1, func(t *testing.T, m *memory) {
-		c := m.opened(t, fenced())
-		last := fenceOf(t, c, "r")
-		m.nodes[0].Restart()
-		time.Sleep(5 * time.Second)
-		_, err := c.TryAcquire(t.Context(), "r", time.Second)
-		require.ErrorIs(t, err, ErrNoQuorum)
-		require.ErrorIs(t, err, ErrNoFloor)
-		require.Contains(t, err.Error(), "redlock fence reset")
-		reset, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
-		require.NoError(t, err)
-		require.Greater(t, reset.Floor, last)
-		require.False(t, reset.Nodes[0].Floored)
-		countsAgain(t, c, 6*time.Second)
-		require.Greater(t, fenceOf(t, c, "r"), reset.Floor)
-		// Nothing was lost: a reset does no harm.
-		again, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
-		require.NoError(t, err)
-		require.GreaterOrEqual(t, again.Floor, reset.Floor)
-		require.Equal(t, []FenceNode{{Addr: again.Nodes[0].Addr, Highest: reset.Floor + 1 + 1_000_000, Floored: true}}, again.Nodes)
-	})
-}
-
-// Of three nodes, two lost their memory at one time: a quorum of them may have
-// forgotten a lock's number.
-func TestFenceOfTooManyRestarts_F3(t *testing.T) {
-	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.opened(t, fenced())
-		last := fenceOf(t, c, "r")
-		m.nodes[0].Restart()
-		m.nodes[1].Restart()
-		time.Sleep(10 * time.Second)
-		_, err := c.TryAcquire(t.Context(), "r", time.Second)
-		require.ErrorIs(t, err, ErrNoFloor)
-		plain := m.client(t, Config{MaxTTL: time.Second})
-		require.NoError(t, mustAcquire(t, plain, "r", time.Second).Release(t.Context()), "locks without a number are no matter")
-		_, err = ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
-		require.NoError(t, err)
-		countsAgain(t, c, 6*time.Second)
 		lag(c, -time.Hour)
 		require.Greater(t, fenceOf(t, c, "r"), last)
 	})
@@ -454,30 +300,6 @@ func TestNodesWithoutFloorsAreNotWaitedFor_F2(t *testing.T) {
 		_, err = c.RW("r").Write().TryAcquire(t.Context(), time.Second)
 		require.ErrorIs(t, err, ErrNoQuorum)
 		require.Positive(t, time.Since(start), "this one may have a quorum in a moment")
-	})
-}
-
-// A deployment that a client opened has no floors, and no client makes some up.
-func TestFenceOfADeploymentWithoutFloors(t *testing.T) {
-	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.client(t, fenced())
-		time.Sleep(10 * time.Second)
-		_, err := c.TryAcquire(t.Context(), "r", time.Second)
-		require.ErrorIs(t, err, ErrNoFloor)
-		require.Contains(t, err.Error(), "redlock fence reset")
-		start := time.Now()
-		_, err = c.Acquire(t.Context(), "r", time.Second)
-		require.ErrorIs(t, err, ErrNoFloor, "waiting cannot help (R31)")
-		require.ErrorIs(t, c.Ready(t.Context()), ErrNoFloor)
-		require.Less(t, time.Since(start), 100*ms)
-		for _, n := range m.nodes {
-			_, there := n.Get(wire.RecordName)
-			require.False(t, there, "nothing is sent that cannot be granted")
-		}
-		_, err = ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
-		require.NoError(t, err)
-		countsAgain(t, c, 6*time.Second)
-		require.NotZero(t, fenceOf(t, c, "r"))
 	})
 }
 
@@ -673,27 +495,45 @@ func TestOneBadRecordDoesNotSpread_R33(t *testing.T) {
 	}
 }
 
-// Where the only node has such a record, the attempt and Ready say so, and the
-// reset gets out of it.
-func TestABadRecordOfTheOnlyNode_R33(t *testing.T) {
+// Where no quorum can have a floor again, waiting cannot help (R31): attempts
+// and Ready say so and name the way out. After the reset, numbers go on rising.
+func TestFencedLocksThatNeedAReset_R31_R33(t *testing.T) {
 	simulated(t, 1, func(t *testing.T, m *memory) {
-		c := m.opened(t, fenced())
+		c := m.client(t, fenced())
+		time.Sleep(10 * time.Second)
+		_, there := m.nodes[0].Get(wire.RecordName)
+		require.False(t, there, "a client that opens a deployment makes no floors up")
+		last := uint64(0)
+		try := func(name string) {
+			start := time.Now()
+			_, tried := c.TryAcquire(t.Context(), "r", time.Second)
+			_, waited := c.Acquire(t.Context(), "r", time.Second)
+			for _, err := range []error{tried, waited} {
+				require.ErrorIs(t, err, ErrNoQuorum, name)
+				require.NotErrorIs(t, err, ErrHeld, name)
+				require.ErrorContains(t, err, "redlock fence reset", name)
+			}
+			require.ErrorIs(t, c.Ready(t.Context()), ErrNoFloor, name)
+			require.Less(t, time.Since(start), 100*ms, name)
+			reset, err := ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
+			require.NoError(t, err)
+			require.Greater(t, reset.Floor, last)
+			countsAgain(t, c, 6*time.Second)
+			last = fenceOf(t, c, "r")
+			require.Greater(t, last, reset.Floor)
+		}
+		try("no floor yet")
+		m.nodes[0].Restart()
+		time.Sleep(6 * time.Second)
+		try("restarted")
 		for name, value := range recordsBeyondBelief(m.nodes[0]) {
 			if name == "a year ahead" {
 				continue // a quorum says so
 			}
 			m.nodes[0].DB().Set(wire.RecordName, value, 0)
 			time.Sleep(6 * time.Second)
-			_, err := c.TryAcquire(t.Context(), "r", time.Second)
-			require.ErrorIs(t, err, ErrNoQuorum)
-			require.NotErrorIs(t, err, ErrHeld)
-			require.ErrorContains(t, err, "redlock fence reset")
-			require.ErrorIs(t, c.Ready(t.Context()), ErrNoFloor)
-			require.Contains(t, fmt.Sprint(c.Nodes()[0].Warnings), "redlock fence reset")
-			_, err = ResetFence(t.Context(), m.reach(Config{MaxTTL: time.Second}), 0)
-			require.NoError(t, err)
-			countsAgain(t, c, 6*time.Second)
-			require.NotZero(t, fenceOf(t, c, "r"))
+			require.Contains(t, fmt.Sprint(c.Nodes()[0].Warnings), "redlock fence reset", name)
+			try(name)
 		}
 	})
 }
@@ -758,28 +598,6 @@ func TestANodeThatLiesAboutNumbers_R33(t *testing.T) {
 	}
 }
 
-// A claim whose script was lost fails, and leaves nothing behind (R7, R8).
-func TestFenceAfterScriptFlush_R24(t *testing.T) {
-	simulated(t, anyNumber, func(t *testing.T, m *memory) {
-		c := m.opened(t, fenced())
-		for _, n := range m.nodes {
-			n.FlushScripts()
-		}
-		_, err := c.TryAcquire(t.Context(), "r", time.Second)
-		require.ErrorIs(t, err, ErrNoQuorum)
-		require.ErrorContains(t, err, "NOSCRIPT")
-		time.Sleep(100 * ms)
-		for _, n := range m.nodes {
-			_, there := n.Get("r")
-			require.False(t, there)
-			n.FlushScripts()
-		}
-		lock, err := c.Acquire(t.Context(), "r", time.Second)
-		require.NoError(t, err, "Acquire tries again")
-		require.NotZero(t, lock.Fence())
-	})
-}
-
 func TestFenceRefusesWhatCannotWork(t *testing.T) {
 	_, err := New(t.Context(), Config{Nodes: Nodes("redis://a"), Fenced: true, Forgetful: true})
 	require.ErrorIs(t, err, ErrConfig)
@@ -814,11 +632,7 @@ func TestFencedJudgement(t *testing.T) {
 		":1\r\n": multiplex.Alien, "+OK\r\n": multiplex.Alien, "_\r\n": multiplex.Alien, "~2\r\n:1\r\n:0\r\n": multiplex.Alien,
 		"*2\r\n|1\r\n+a\r\n+b\r\n:1\r\n:0\r\n": multiplex.Alien,
 	} {
-		r := resp.NewReader(resp.Limits{})
-		r.Commit(copy(r.Space(), reply))
-		v, ok, err := r.Next()
-		require.NoError(t, err, "%q", reply)
-		require.True(t, ok, "%q", reply)
+		v := parsed(t, reply)
 		c := encoding(Config{Fenced: true})
 		command, _ := c.kinds.Plain().Claim(&kind.Grant{}, nil)
 		require.Equal(t, want, command.Judge(v), "%q", reply)

@@ -133,6 +133,14 @@ func portable(is bool) func(*Config) {
 // owns gives a client an owner.
 func owns(owner string) func(*Config) { return func(c *Config) { c.Owner = owner } }
 
+// apartPlain returns a client that alone uses another network to the nodes.
+func (m *memory) apartPlain(t *testing.T, config Config) (*Client, *redistest.Network) {
+	t.Helper()
+	own := m.wires(t)
+	config.Connect.NetDial = own.Dial
+	return m.client(t, config), own
+}
+
 func closeNow(tb testing.TB, c *Client) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -191,6 +199,19 @@ func (m *memory) keys() int {
 	return n
 }
 
+// sets waits until what was sent has arrived, and returns how many nodes have
+// each key.
+func (m *memory) sets() map[string]int {
+	time.Sleep(100 * ms)
+	on := make(map[string]int)
+	for _, n := range m.nodes {
+		for _, key := range n.Keys() {
+			on[key]++
+		}
+	}
+	return on
+}
+
 // inspect asks the nodes about a resource.
 func inspect(t *testing.T, c *Client, resource string) Inspection {
 	t.Helper()
@@ -214,13 +235,4 @@ func tokensSent(n *redistest.Node) []string {
 var (
 	releaseSource, releaseManySource = lua.Release, lua.ReleaseMany
 	extendSource, extendManySource   = lua.Extend, lua.ExtendMany
-	healSource, shortenSource        = lua.Heal, lua.Shorten
-	sealSource                       = lua.Seal
 )
-
-// recordPermits writes a node's record of permits, as its script does.
-func recordPermits(n *redistest.Node, resource string, ends time.Duration, numbers ...string) {
-	for _, number := range numbers {
-		n.DB().Rank(resource+":redlock:permits", number, float64(time.Now().Add(ends).UnixMilli()))
-	}
-}

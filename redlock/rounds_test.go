@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,9 +14,9 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
-	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -41,7 +40,7 @@ func TestRounds(t *testing.T) {
 			})
 		}
 	}
-	require.GreaterOrEqual(t, cases, 40, "rounds were lost")
+	require.GreaterOrEqual(t, cases, 150, "rounds were lost")
 }
 
 // A story is one client's rounds, one after another.
@@ -57,7 +56,9 @@ type line struct {
 	text   string
 	do     func(*player) error
 	node   int    // of a line about a node, else -1
+	nodes  int    // of a line about all
 	reply  string // of a line about a node
+	client string // of a line about a caller
 	op     bool   // sends commands to the nodes
 }
 
@@ -77,7 +78,7 @@ func parseRounds(text string) ([]*story, error) {
 		return nil
 	}
 	for i, raw := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
-		text, comment, _ := strings.Cut(raw, "#")
+		text, comment, _ := strings.Cut(raw, "# ")
 		text = strings.Join(strings.Fields(text), " ")
 		if now.name == "" {
 			now.name = strings.TrimSpace(comment)
@@ -91,12 +92,12 @@ func parseRounds(text string) ([]*story, error) {
 			}
 			continue
 		}
-		l, err := parseLine(text)
+		l, err := parseLine(strings.Replace(text, " within ", " after 0s..", 1))
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %q: %w", i+1, text, err)
 		}
 		l.number = i + 1
-		now.nodes = max(now.nodes, l.node+1)
+		now.nodes = max(now.nodes, l.node+1, l.nodes)
 		now.lines = append(now.lines, l)
 	}
 	return all, end()
@@ -124,22 +125,26 @@ var grammar = []struct {
 	{regexp.MustCompile(`^node (\d+) (\d[\w.]*(?:/\d[\w.]*)?) (\+OK|null|lost|dies|[-:$*_].*)$`), false, (*player).node},
 	{regexp.MustCompile(`^cancel after ` + aTime + `$`), false, func(p *player, a []string) error { p.cancels = true; return set(&p.cancelAfter, a[0]) }},
 	{regexp.MustCompile(`^wait ` + aTime + `$`), false, (*player).wait},
-	{regexp.MustCompile(`^acquire$`), false, func(p *player, _ []string) error { p.next = p.acquire; return nil }},
-	{regexp.MustCompile(`^extend ` + aTime + `$`), false, (*player).extendNext},
-	{regexp.MustCompile(`^release$`), false, func(p *player, _ []string) error { p.next = p.release; return nil }},
-	{regexp.MustCompile(`^(?:acquired|extended) after ` + aTime + ` validity ` + aTime + `$`), true, (*player).granted},
-	{regexp.MustCompile(`^(released|held|not held|expired|overloaded|impossible) after ` + aTime + `$`), true, (*player).ended},
-	{regexp.MustCompile(`^(no quorum) after ` + aTime + ` : (.+)$`), true, (*player).ended},
-	{regexp.MustCompile(`^(cancelled) after ` + aRange + `$`), true, (*player).ended},
-	{regexp.MustCompile(`^resources (.+)$`), false, func(p *player, a []string) error { p.resources = strings.Split(a[0], " "); return nil }},
 	{regexp.MustCompile(`^node (\d+) (\d[\w.]*(?:/\d[\w.]*)?) holds (\S+)$`), false, (*player).holds},
 	{regexp.MustCompile(`^fenced$`), false, func(p *player, _ []string) error { p.config.Fenced, p.config.MaxTTL = true, maxTTL; return nil }},
-	{regexp.MustCompile(`^numbers ` + aTime + ` behind$`), false, (*player).behind},
+	{regexp.MustCompile(`^numbers of ([a-z]) ` + aTime + ` behind$`), true, (*player).behind},
 	{regexp.MustCompile(`^node (\d+) restarts( with old keys)?$`), false, (*player).restart},
-	{regexp.MustCompile(`^late node (\d+) (\d[\w.]*(?:/\d[\w.]*)?|cut off)$`), false, (*player).lateNode},
-	{regexp.MustCompile(`^late acquire$`), false, (*player).lateAcquire},
-	{regexp.MustCompile(`^late (acquired|held|no quorum|expired)$`), true, (*player).lateOutcome},
 	{regexp.MustCompile(`^keys left at ` + aTime + ` : (none|[\d ]+)$`), false, (*player).keysLeft},
+
+	// Of stories about the kinds of lock.
+	{regexp.MustCompile(`^nodes (\d+) (\d[\w.]*(?:/\d[\w.]*)?)$`), false, (*player).allNodes},
+	{regexp.MustCompile(`^fair lease ` + aTime + `$`), false, func(p *player, a []string) error { return set(&p.config.FairLease, a[0]) }},
+	{regexp.MustCompile(`^owners$`), false, func(p *player, _ []string) error { p.owners = true; return nil }},
+	{regexp.MustCompile(`^way of ([a-z])(?: to node (\d+))? (\d[\w.]*(?:/\d[\w.]*)?|cut off|down|back)$`), false, (*player).way},
+	{regexp.MustCompile(`^clock of ([a-z]) ` + aTime + ` (fast|slow)$`), true, (*player).ticketClock},
+	{regexp.MustCompile(`^` + aCaller + ` ` + aWish + `s((?: [^ :]\S*)*?)(?: for ` + aTime + `)? : ` + anEnding + `$`), true, (*player).wants},
+	{regexp.MustCompile(`^` + aCaller + ` (waits|begins) to ` + aWish + `((?: \S+)*?)(?: for ` + aTime + `)?$`), true, (*player).waits},
+	{regexp.MustCompile(`^` + aCaller + ` still waits$`), true, (*player).stillWaits},
+	{regexp.MustCompile(`^` + aCaller + ` : ` + anEnding + `$`), true, (*player).hears},
+	{regexp.MustCompile(`^` + aCaller + ` ((?:upgrades|downgrades|downgrades \d\S*|extends \d\S*|releases|closes|drains|gives up)(?: again| the lock of [a-z]\d?)?) : ` + anEnding + `$`), true, (*player).does},
+	{regexp.MustCompile(`^([a-z]) tries (\d+)\.\.(\d+) times in ` + aTime + `$`), true, (*player).attempts},
+	{regexp.MustCompile(`^(?:nodes|node (\d+)) forgets? (\S+)$`), false, (*player).forgets},
+	{regexp.MustCompile(`^keys(?: of node (\d+))? at ` + aTime + ` : (.+)$`), false, (*player).keys},
 }
 
 func parseLine(text string) (line, error) {
@@ -154,7 +159,15 @@ func parseLine(text string) (line, error) {
 				return l, err
 			}
 		}
-		if strings.HasPrefix(text, "node ") && len(args) > 2 {
+		switch {
+		case strings.HasPrefix(text, "nodes ") && len(args) > 2 && args[1] != "":
+			l.nodes, _ = strconv.Atoi(args[1])
+		case strings.HasPrefix(text, "clock of "), strings.HasPrefix(text, "numbers of "):
+			l.client = args[1]
+		case g.op && len(args) > 2 && regexp.MustCompile(`^[a-z]$`).MatchString(args[1]):
+			l.client = args[1]
+		}
+		if strings.HasPrefix(text, "node ") && len(args) > 2 && args[1] != "" && !strings.Contains(text, " forgets ") {
 			n, err := strconv.Atoi(args[1])
 			if err != nil || n >= multiplex.MaxNodes {
 				return l, errors.New("no such node")
@@ -189,21 +202,14 @@ type player struct {
 	t       *testing.T
 	memory  *memory
 	config  Config
-	client  *Client
 	ttl     time.Duration
 	replies []string
 
 	cancels     bool
 	cancelAfter time.Duration
-	next        func(context.Context) error
 
-	resources []string // if there are several
-	fencing            // rounds_fence_test.go
-
-	lock  Lock
-	start time.Time // of the last operation
-	took  time.Duration
-	err   error
+	callers           // in rounds_clients_test.go
+	start   time.Time // of the last call of any caller
 }
 
 const (
@@ -213,8 +219,9 @@ const (
 
 func (s *story) run(t *testing.T) {
 	p := &player{t: t, memory: newMemory(t, s.nodes), replies: make([]string, s.nodes)}
+	p.clients, p.all, p.ways = map[string]*Client{}, map[string]*caller{}, map[string]*redistest.Network{}
+	defer p.leave()
 	p.memory.usual() // the stories name keys and commands as they are sent
-	p.next = p.acquire
 	for i := range p.memory.nodes {
 		p.lieAt(i)
 	}
@@ -226,10 +233,16 @@ func (s *story) run(t *testing.T) {
 	}
 	for i, l := range s.lines {
 		if i == first {
-			p.begin(s.lines[:first])
+			p.connect(s.lines)
+			synctest.Wait()
+			for _, l := range s.lines[:first] {
+				if l.node >= 0 {
+					require.NoError(t, l.do(p), "line %d: %s", l.number, l.text)
+				}
+			}
 		}
-		// begin handles the lines about nodes before the first operation, since
-		// the client must connect first.
+		// The clients must connect before the nodes are what the first lines
+		// say.
 		if i < first && l.node >= 0 {
 			continue
 		}
@@ -237,31 +250,16 @@ func (s *story) run(t *testing.T) {
 	}
 }
 
-// begin connects the client and then arranges the nodes.
-func (p *player) begin(lines []line) {
-	if p.config.Fenced {
-		p.open()
-	}
-	p.client = p.memory.client(p.t, p.config)
-	synctest.Wait()
-	for _, l := range lines {
-		if l.node >= 0 {
-			require.NoError(p.t, l.do(p), "line %d: %s", l.number, l.text)
-		}
-	}
-}
-
-// lieAt makes a node answer SETs with raw bytes if the story says so.
+// lieAt makes a node answer with raw bytes if the story says so: an error
+// answers every lock command, other bytes only claims.
 func (p *player) lieAt(i int) {
+	scripts := []string{wire.AskFair.Digest, wire.Read.Digest, wire.Write.Digest, wire.AcquirePermit.Digest, wire.AcquireAll.Digest}
 	p.memory.nodes[i].Handle(func(_ int, args []string) ([]byte, bool) {
-		switch reply := p.replies[i]; {
-		case args[0] != "SET" && args[0] != "EVALSHA", reply == "":
-			return nil, false
-		case reply[0] == '-': // an error answers every lock command, other bytes only SET
-			return []byte(reply + "\r\n"), true
-		default:
-			return []byte(strings.ReplaceAll(reply, `\r\n`, "\r\n") + "\r\n"), args[0] == "SET"
-		}
+		reply := p.replies[i]
+		script := args[0] == "EVALSHA"
+		claim := args[0] == "SET" || script && slices.Contains(scripts, args[1])
+		lies := reply != "" && (claim || script && reply[0] == '-')
+		return []byte(strings.ReplaceAll(reply, `\r\n`, "\r\n") + "\r\n"), lies
 	})
 }
 
@@ -270,9 +268,9 @@ func (p *player) node(args []string) error {
 	i, _ := strconv.Atoi(args[0])
 	node, link, what := p.memory.nodes[i], p.memory.link(i), args[len(args)-1]
 	p.replies[i] = ""
-	for _, name := range append(p.resources, resource) {
-		if value, _ := node.Get(name); value == stranger {
-			node.DB().Delete(name)
+	for _, key := range node.Keys() {
+		if value, _ := node.Get(key); value == stranger {
+			node.DB().Delete(key)
 		}
 	}
 	link.Refuse(what == "down")
@@ -308,6 +306,16 @@ func (p *player) node(args []string) error {
 	return nil
 }
 
+// allNodes makes all nodes answer after a time.
+func (p *player) allNodes(args []string) error {
+	for i := range p.memory.nodes {
+		if err := p.node([]string{strconv.Itoa(i), args[1], "+OK"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // split parses "9ms", half of it each way, or "8ms/1ms", there and back.
 func split(text string) (up, down time.Duration, err error) {
 	if there, back, ok := strings.Cut(text, "/"); ok {
@@ -323,80 +331,6 @@ func (p *player) wait(args []string) error {
 	time.Sleep(d)
 	synctest.Wait()
 	return err
-}
-
-func (p *player) extendNext(args []string) error {
-	var ttl time.Duration
-	p.next = func(ctx context.Context) error { return p.extend(ctx, ttl) }
-	return set(&ttl, args[0])
-}
-
-func (p *player) acquire(ctx context.Context) (err error) {
-	if p.resources != nil {
-		p.lock, err = p.client.All(p.resources...).TryAcquire(ctx, p.ttl)
-		return err
-	}
-	p.lock, err = p.client.TryAcquire(ctx, resource, p.ttl)
-	return err
-}
-
-func (p *player) release(ctx context.Context) error { return p.lock.Release(ctx) }
-
-func (p *player) extend(ctx context.Context, ttl time.Duration) error {
-	longer, err := p.lock.Extend(ctx, ttl)
-	if err == nil {
-		p.lock = longer
-	}
-	return err
-}
-
-// ask performs the pending operation.
-func (p *player) ask() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	switch {
-	case p.cancels && p.cancelAfter == 0:
-		cancel()
-	case p.cancels:
-		timer := time.AfterFunc(max(pure.Soon, p.cancelAfter), cancel)
-		defer timer.Stop()
-	}
-	p.cancels = false
-	p.start = time.Now()
-	p.err = p.next(ctx)
-	p.took = time.Since(p.start)
-	p.next = p.acquire
-}
-
-func (p *player) granted(args []string) error {
-	p.ask()
-	validity := p.lock.Validity()
-	if p.err != nil {
-		return fmt.Errorf("after %v: %w", p.took, p.err)
-	}
-	if err := p.ordered(p.lock, p.start); err != nil {
-		return err
-	}
-	if err := within(p.took, args[0]); err != nil {
-		return err
-	}
-	return within(validity, args[1])
-}
-
-func (p *player) ended(args []string) error {
-	p.ask()
-	if got := outcomeOf(p.err); got != args[0] {
-		return fmt.Errorf("%s after %v: %v", got, p.took, p.err)
-	}
-	if err := within(p.took, args[1]); err != nil {
-		return err
-	}
-	if len(args) == 3 {
-		if got, want := causesOf(p.err), sorted(strings.Split(args[2], ", ")); got != want {
-			return fmt.Errorf("causes: %s instead of %s", got, want)
-		}
-	}
-	return nil
 }
 
 // within compares a time with "9ms" or "9ms..15ms".
@@ -434,6 +368,8 @@ func outcomeOf(err error) string {
 		return "overloaded"
 	case errors.Is(err, ErrTTL):
 		return "impossible"
+	case errors.Is(err, ErrClosed):
+		return "closed"
 	}
 	return "another error"
 }
@@ -485,20 +421,13 @@ func causeOf(err error) string {
 // keysLeft waits until a time after the start of the last operation and looks
 // for our keys.
 func (p *player) keysLeft(args []string) error {
-	var at time.Duration
-	if err := set(&at, args[0]); err != nil {
+	if err := p.until(args[0]); err != nil {
 		return err
 	}
-	rest := at - time.Since(p.start)
-	if rest < 0 {
-		return fmt.Errorf("it is %v already", time.Since(p.start))
-	}
-	time.Sleep(rest)
-	synctest.Wait()
 	got := strings.Trim(fmt.Sprint(p.memory.where(func(n *redistest.Node) bool {
-		return slices.ContainsFunc(append(p.resources, resource), func(name string) bool {
-			value, ok := n.Get(name)
-			return ok && value != stranger
+		return slices.ContainsFunc(n.Keys(), func(key string) bool {
+			value, _ := n.Get(key)
+			return value != stranger
 		})
 	})), "[]")
 	if want := strings.TrimPrefix(args[1], "none"); got != want {
@@ -510,20 +439,22 @@ func (p *player) keysLeft(args []string) error {
 // An invalid file fails, whatever is wrong with it; otherwise a typing error
 // would be a test that cannot fail.
 func TestRoundsThatAreNotUnderstood(t *testing.T) {
-	const good = "ttl 10s\nnode 0 2ms +OK\nacquired after 2ms validity 9.896s\n"
+	const good = "ttl 10s\nnode 0 2ms +OK\na locks : acquired after 2ms validity 9.896s\n"
 	all, err := parseRounds("# a name\n" + good + "---\n# another\n" + good)
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	require.Equal(t, "another", all[1].name)
 	for _, bad := range []string{
 		"", "# nothing\n", "ttl 10s\n", good + "---\n", good + "---\n# empty\n---\n" + good,
-		good + "held\n", good + "held after\n", good + "held after soon\n", good + "held after 2 ms\n", good + "held after 2xs\n",
-		good + "acquired after 2ms\n", good + "acquired after 2ms validity\n", good + "acquired after 2ms validity 9\n",
-		good + "no quorum after 2ms\n", good + "no quorum after 2ms :\n", good + "keys left : none\n", good + "keys left at 2ms : some\n",
+		good + "a locks : held\n", good + "a locks : held after\n", good + "a locks : held after soon\n", good + "a locks : held after 2 ms\n", good + "a locks : held after 2xs\n",
+		good + "a locks : acquired 2ms\n", good + "a locks : acquired after 2ms validity\n", good + "a locks : acquired after 2ms validity 9\n",
+		good + "a locks : no quorum after 2ms :\n", good + "keys left : none\n", good + "keys left at 2ms : some\n",
 		good + "node 16 2ms +OK\n", good + "node x 2ms +OK\n", good + "node 0 +OK\n", good + "node 0 2ms up\n", good + "node 0 2ms/ +OK\n",
 		good + "node 0 2ms down\n", good + "node 0 slow +OK\n", good + "ttl\n", good + "ttl ten\n", good + "drift 5\n",
-		good + "cancel\n", good + "extend\n", good + "release 10s\n", good + "nonsense\n", good + "resources\n", good + "node 0 holds invoice:8\n",
-		good + "numbers behind\n", good + "node 0 restarts today\n", good + "late node 0\n", good + "late release\n", good + "Held after 2ms\n",
+		good + "cancel\n", good + "a extends\n", good + "a releases 10s\n", good + "nonsense\n", good + "node 0 holds invoice:8\n",
+		good + "a waits\n", good + "a reads\n", good + "a waits to sing\n", good + "a reads : fine\n", good + "a reads : held after soon\n",
+		good + "a extends : extended after 2ms\n", good + "aa : held after 2ms\n", good + "keys at 2ms :\n", good + "nodes 3\n",
+		good + "a tries 3 times in 1s\n", good + "clock of a 1h\n", good + "numbers 3s behind\n", good + "node 0 restarts today\n", good + "way of b\n", good + "b begins\n", good + "a locks : Held after 2ms\n",
 	} {
 		_, err := parseRounds(bad)
 		require.Error(t, err, "%q", bad)
@@ -532,26 +463,36 @@ func TestRoundsThatAreNotUnderstood(t *testing.T) {
 
 // A story with another outcome fails, in each of its parts.
 func TestRoundsThatAreNotTrue(t *testing.T) {
-	for _, c := range []struct{ nodes, outcome string }{
-		{"node 0 2ms +OK", "acquired after 3ms validity 9.895s"},
-		{"node 0 2ms +OK", "acquired after 2ms validity 9.895s"},
-		{"node 0 2ms +OK", "held after 2ms"},
-		{"node 0 2ms null", "acquired after 2ms validity 9.896s"},
-		{"node 0 2ms null", "held after 1ms"},
-		{"node 0 silent", "no quorum after 50ms : 1 down"},
-		{"node 0 silent", "no quorum after 50ms : 2 timeout"},
-		{"node 0 silent", "no quorum after 50.1ms : 1 timeout"},
-		{"node 0 2ms +OK", "acquired after 2ms validity 9.896s\nkeys left at 3ms : none"},
-		{"node 0 2ms null", "held after 2ms\nkeys left at 3ms : 0"},
-		{"node 0 2ms null", "held after 2ms\nkeys left at 1ms : none"},
+	for _, c := range []struct{ before, outcome string }{
+		{"node 0 2ms +OK", "a locks : acquired after 3ms validity 9.895s"},
+		{"node 0 2ms +OK", "a locks : acquired after 2ms validity 9.895s"},
+		{"node 0 2ms +OK", "a locks : held after 2ms"},
+		{"node 0 2ms null", "a locks : acquired after 2ms validity 9.896s"},
+		{"node 0 2ms null", "a locks : held after 1ms"},
+		{"node 0 silent", "a locks : no quorum after 50ms : 1 down"},
+		{"node 0 silent", "a locks : no quorum after 50ms : 2 timeout"},
+		{"node 0 silent", "a locks : no quorum after 50.1ms : 1 timeout"},
+		{"node 0 2ms +OK", "a locks : acquired after 2ms validity 9.896s\nkeys left at 3ms : none"},
+		{"node 0 2ms null", "a locks : held after 2ms\nkeys left at 3ms : 0"},
+		{"node 0 2ms null", "a locks : held after 2ms\nkeys left at 1ms : none"},
+		{"nodes 1 2ms", "a reads : acquired after 1ms"},
+		{"nodes 1 2ms", "a reads : acquired after 2ms validity 9.895s"},
+		{"nodes 1 2ms", "a reads : held after 2ms"},
+		{"nodes 1 2ms\na reads : acquired after 2ms", "b writes : held at place 1 after 2ms"},
+		{"nodes 1 2ms\na reads : acquired after 2ms", "b writes : held by a after 2ms"},
+		{"nodes 1 2ms\na locks x y : acquired after 2ms", "b locks y z : held at z after 2ms"},
+		{"nodes 1 2ms\na reads : acquired after 2ms\nb waits to read\nwait 5ms", "b still waits"},
+		{"nodes 1 2ms\na writes : acquired after 2ms\nb waits to read", "b tries 90..99 times in 1s"},
+		{"nodes 1 2ms\na writes : acquired after 2ms", "keys at 3ms : readers"},
+		{"nodes 1 2ms\na writes : acquired after 2ms", "keys of node 0 at 3ms : none"},
 	} {
-		all, err := parseRounds("ttl 10s\n" + c.nodes + "\n" + c.outcome)
+		all, err := parseRounds("ttl 10s\n" + c.before + "\n" + c.outcome)
 		require.NoError(t, err)
 		synctest.Test(t, func(t *testing.T) {
 			s, last := all[0], len(all[0].lines)-1
 			do := s.lines[last].do
 			s.lines[last].do = func(p *player) error {
-				require.Error(t, do(p), "%s\n%s", c.nodes, c.outcome)
+				require.Error(t, do(p), "%s\n%s", c.before, c.outcome)
 				return nil
 			}
 			s.run(t)
