@@ -53,19 +53,18 @@ func (m *memory) url(i int, credentials string) string {
 	return strings.Replace(m.nodes[i].URL(), "://", "://"+credentials+"@", 1)
 }
 
-func (m *memory) addr(i int) string                           { return m.Addr(i) }
-func (m *memory) named(text string) string                    { return m.Named(text) }
-func (m *memory) link(i int) *redistest.Link                  { return m.Link(i) }
-func (m *memory) delay(i int, d time.Duration)                { m.Delay(i, d) }
-func (m *memory) far(d time.Duration)                         { m.Far(d) }
-func (m *memory) wires(tb testing.TB) *redistest.Network      { return m.Wires(tb) }
-func (m *memory) mute(network *redistest.Network, muted bool) { m.Mute(network, muted) }
-func (m *memory) silence()                                    { m.Silence() }
-func (m *memory) recover()                                    { m.Recover() }
-func (m *memory) forget(key string)                           { m.Forget(key) }
-func (m *memory) forgetOn(node int, key string)               { m.nodes[node].DB().Delete(key) }
-func calls(m *memory, command string) int                     { return m.Calls(command) }
-func each(nodes []*redistest.Node, do func(*redistest.Node))  { redistest.Each(nodes, do) }
+func (m *memory) addr(i int) string                          { return m.Addr(i) }
+func (m *memory) named(text string) string                   { return m.Named(text) }
+func (m *memory) link(i int) *redistest.Link                 { return m.Link(i) }
+func (m *memory) delay(i int, d time.Duration)               { m.Delay(i, d) }
+func (m *memory) far(d time.Duration)                        { m.Far(d) }
+func (m *memory) wires(tb testing.TB) *redistest.Network     { return m.Wires(tb) }
+func (m *memory) silence()                                   { m.Silence() }
+func (m *memory) recover()                                   { m.Recover() }
+func (m *memory) forget(key string)                          { m.Forget(key) }
+func (m *memory) forgetOn(node int, key string)              { m.nodes[node].DB().Delete(key) }
+func calls(m *memory, command string) int                    { return m.Calls(command) }
+func each(nodes []*redistest.Node, do func(*redistest.Node)) { redistest.Each(nodes, do) }
 
 // client creates a client of all nodes and closes it with the test. Without
 // MaxTTL it is forgetful: most tests are not about quarantine.
