@@ -100,11 +100,11 @@ package redlock
 
 // Where to find what, by the beginnings of the files' names:
 //
-//	client, config  a client's life and its configuration
+//	client, config  a client's life, its configuration, and a missing quorum
 //	prelude         what a server must pass before it gets a vote
 //	locker          the calls for every kind of lock
 //	acquire         one attempt and its checks
-//	wait            how Acquire waits: the queue, pushes, delays, warnings
+//	wait            how Acquire waits: the queue, pushes, delays
 //	lock            the value that is granted: Token, Extend, Release, Adopt
 //	hold            locks that renew themselves: the keeper's goroutine, Do,
 //	                contexts, clocks, and how holds end
