@@ -280,6 +280,34 @@ func TestOneSetAtTheSameTime_R30(t *testing.T) {
 	})
 }
 
+// A client has watched two of its nodes for long when the third comes back
+// empty, which it saw in another set. It counts none of them before the locks
+// of that set have run out: whether it opens its own set, or finds it opened by
+// another client (R29).
+func TestOwnWatchIsNoProof_R29(t *testing.T) {
+	const longest = 10 * time.Second
+	for _, another := range []bool{false, true} {
+		aged(t, 5, time.Minute, func(t *testing.T, f *fleet) {
+			f.opened() // 0, 1 and 2
+			second := f.on(4, 3, 2)
+			f.links[2].Refuse(true)
+			f.nodes[2].DropConns()
+			time.Sleep(2 * longest)
+			f.mustClaim("k")
+			claimed := time.Now()
+			require.NoError(t, f.group.Close(background))
+			f.nodes[2].Restart()
+			f.links[2].Refuse(false)
+			if another {
+				f.on(2, 3, 4)
+			}
+			require.NoError(t, lasts(time.Minute, second.Ready))
+			assert.GreaterOrEqual(t, time.Since(claimed), longest, "two holders")
+			assert.Equal(t, !another, second.Membership().Founded)
+		}, withConfig(func(c *Config) { c.MaxTTL = longest }))
+	}
+}
+
 // A node that the deployment does not list, and that shows nothing, is a
 // stranger: the client counts the members only.
 func TestStranger_R30(t *testing.T) {
