@@ -92,7 +92,9 @@ func (j *judge) settleLocked() {
 	}
 	for e := range j.waiting.Before(before) {
 		j.exclusion.Add(e)
-		j.locks.Add(e)
+		if !j.exclusion.Violated() { // else porcupine would think for long, and add nothing
+			j.locks.Add(e)
+		}
 		if j.history != nil {
 			e.Client += e.Source * clientsEach // the file is one history, whose clients have names of their own
 			j.history.Add(e)
@@ -147,7 +149,9 @@ func (j *judge) verdict() (violations, oddities []string, of Tally) {
 func (j *judge) close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.porcupine = j.locks.Finish()
+	if !j.exclusion.Violated() {
+		j.porcupine = j.locks.Finish()
+	}
 	if j.history == nil {
 		return nil
 	}

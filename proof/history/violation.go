@@ -111,6 +111,9 @@ func (x *Exclusion) accuseAll(f Fault, all []*hold, by Event) {
 	}
 }
 
+// Violated reports whether anything was found so far.
+func (x *Exclusion) Violated() bool { return len(x.found) > 0 }
+
 // Violations returns the violations found so far, in order. If there are very
 // many, only the first are kept; More tells how many were not.
 func (x *Exclusion) Violations() (all []Violation) {
