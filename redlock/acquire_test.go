@@ -28,6 +28,11 @@ func simulated(t *testing.T, nodes int, test func(t *testing.T, m *memory)) {
 	})
 }
 
+// simulatedAs is simulated as a subtest.
+func simulatedAs(t *testing.T, name string, nodes int, test func(t *testing.T, m *memory)) {
+	t.Run(name, func(t *testing.T) { simulated(t, nodes, test) })
+}
+
 func mustAcquire(t *testing.T, c *Client, resource string, ttl time.Duration) Lock {
 	t.Helper()
 	lock, err := c.TryAcquire(context.Background(), resource, ttl)
@@ -83,17 +88,15 @@ func TestRetryDelaysAreConfigurable_R11(t *testing.T) {
 		"long":                 {Config{Retry: Retry{MinDelay: 3 * time.Second}}, 6 * time.Second, 6 * time.Second},
 		"no more than a bound": {Config{Retry: Retry{MaxDelay: 30 * ms}}, 60 * ms, 60 * ms},
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulated(t, anyNumber, func(t *testing.T, m *memory) {
-				each(m.nodes, func(n *redistest.Node) { n.DB().Set("r", stranger, 0) })
-				c.config.Retry.Tries = 3
-				client := m.client(t, c.config)
-				start := time.Now()
-				_, err := client.Acquire(t.Context(), "r", time.Second)
-				require.ErrorIs(t, err, ErrHeld)
-				require.GreaterOrEqual(t, time.Since(start), c.least)
-				require.LessOrEqual(t, time.Since(start), c.most+10*ms, "and three attempts")
-			})
+		simulatedAs(t, name, anyNumber, func(t *testing.T, m *memory) {
+			each(m.nodes, func(n *redistest.Node) { n.DB().Set("r", stranger, 0) })
+			c.config.Retry.Tries = 3
+			client := m.client(t, c.config)
+			start := time.Now()
+			_, err := client.Acquire(t.Context(), "r", time.Second)
+			require.ErrorIs(t, err, ErrHeld)
+			require.GreaterOrEqual(t, time.Since(start), c.least)
+			require.LessOrEqual(t, time.Since(start), c.most+10*ms, "and three attempts")
 		})
 	}
 }
@@ -172,32 +175,30 @@ func TestAContextThatEndsDuringALaterAttempt_R12(t *testing.T) {
 		"polling": {Config{Retry: Retry{Tries: 1_000_000, MinDelay: time.Millisecond}}, plain},
 		"alone":   {Config{}, func(ctx context.Context, c *Client) (Lock, error) { return c.RW("r").Write().Acquire(ctx, time.Minute) }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulated(t, 1, func(t *testing.T, m *memory) {
-				var tries int
-				x.config.Tracer = &Tracer{AcquireDone: func(_ context.Context, i CallInfo) { tries = i.Tries }}
-				c := m.client(t, x.config)
-				m.nodes[0].DB().Set("r", stranger, 0)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				asked := 0
-				m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-					if args[0] == "SET" || args[0] == "EVALSHA" && args[1] == wire.Write.Digest {
-						if asked++; asked == 2 {
-							m.link(0).Pause(redistest.Down)
-							cancel()
-						}
+		simulatedAs(t, name, 1, func(t *testing.T, m *memory) {
+			var tries int
+			x.config.Tracer = &Tracer{AcquireDone: func(_ context.Context, i CallInfo) { tries = i.Tries }}
+			c := m.client(t, x.config)
+			m.nodes[0].DB().Set("r", stranger, 0)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			asked := 0
+			m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+				if args[0] == "SET" || args[0] == "EVALSHA" && args[1] == wire.Write.Digest {
+					if asked++; asked == 2 {
+						m.link(0).Pause(redistest.Down)
+						cancel()
 					}
-					return nil, false
-				})
-				_, err := x.acquire(ctx, c)
-				m.link(0).Resume(redistest.Down)
-				require.Equal(t, 2, tries)
-				var cancelled *CancelledError
-				require.ErrorAs(t, err, &cancelled)
-				require.ErrorIs(t, cancelled.Last, ErrHeld)
-				require.Equal(t, `redlock: "r": context canceled; resource is held`, err.Error())
+				}
+				return nil, false
 			})
+			_, err := x.acquire(ctx, c)
+			m.link(0).Resume(redistest.Down)
+			require.Equal(t, 2, tries)
+			var cancelled *CancelledError
+			require.ErrorAs(t, err, &cancelled)
+			require.ErrorIs(t, cancelled.Last, ErrHeld)
+			require.Equal(t, `redlock: "r": context canceled; resource is held`, err.Error())
 		})
 	}
 }

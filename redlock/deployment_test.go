@@ -93,40 +93,38 @@ func TestForgetfulClientsWriteNoSeal_R23(t *testing.T) {
 func TestUptimeCounts_R29(t *testing.T) {
 	const need = 30305 * ms
 	for _, uptime := range []time.Duration{0, 12 * time.Second, 32 * time.Second, 33 * time.Second, time.Minute} {
-		t.Run(uptime.String(), func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
-				time.Sleep(uptime)
-				log := &records{}
-				start := time.Now()
-				c := m.client(t, Config{MaxTTL: DefaultMaxTTL, Logger: slog.New(log)})
-				require.Less(t, time.Since(start), 50*ms, "New does not wait")
-				_, err := c.TryAcquire(t.Context(), "r", 10*time.Second)
-				left := max(0, need-max(0, uptime-2*time.Second))
-				if left == 0 {
-					require.NoError(t, err)
-					return
-				}
-				require.ErrorIs(t, err, ErrNoQuorum)
-				require.ErrorIs(t, err, ErrQuarantined)
-				require.Contains(t, err.Error(), "quarantined for another")
-				require.InDelta(t, left, c.Nodes()[0].QuarantineLeft, float64(50*ms))
-				lock, err := c.Acquire(t.Context(), "r", 10*time.Second)
+		simulatedAs(t, uptime.String(), 3, func(t *testing.T, m *memory) {
+			time.Sleep(uptime)
+			log := &records{}
+			start := time.Now()
+			c := m.client(t, Config{MaxTTL: DefaultMaxTTL, Logger: slog.New(log)})
+			require.Less(t, time.Since(start), 50*ms, "New does not wait")
+			_, err := c.TryAcquire(t.Context(), "r", 10*time.Second)
+			left := max(0, need-max(0, uptime-2*time.Second))
+			if left == 0 {
 				require.NoError(t, err)
-				waited := time.Since(start)
-				t.Log("counts after", waited)
-				require.GreaterOrEqual(t, waited, left)
-				require.Less(t, waited, left+250*ms)
-				require.NoError(t, lock.Release(t.Context()))
-				synctest.Wait()
-				says := func(text string) bool {
-					return slices.ContainsFunc(log.take(), func(r map[string]string) bool {
-						return strings.Contains(r["msg"], text) && strings.Contains(r["error"], "quarantined for another")
-					})
-				}
-				if left > time.Second {
-					require.True(t, says("waiting, since too few nodes count"))
-				}
-			})
+				return
+			}
+			require.ErrorIs(t, err, ErrNoQuorum)
+			require.ErrorIs(t, err, ErrQuarantined)
+			require.Contains(t, err.Error(), "quarantined for another")
+			require.InDelta(t, left, c.Nodes()[0].QuarantineLeft, float64(50*ms))
+			lock, err := c.Acquire(t.Context(), "r", 10*time.Second)
+			require.NoError(t, err)
+			waited := time.Since(start)
+			t.Log("counts after", waited)
+			require.GreaterOrEqual(t, waited, left)
+			require.Less(t, waited, left+250*ms)
+			require.NoError(t, lock.Release(t.Context()))
+			synctest.Wait()
+			says := func(text string) bool {
+				return slices.ContainsFunc(log.take(), func(r map[string]string) bool {
+					return strings.Contains(r["msg"], text) && strings.Contains(r["error"], "quarantined for another")
+				})
+			}
+			if left > time.Second {
+				require.True(t, says("waiting, since too few nodes count"))
+			}
 		})
 	}
 }

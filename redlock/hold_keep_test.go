@@ -33,26 +33,24 @@ func TestALockOfAnyKindBecomesAHold_R10_R13(t *testing.T) {
 			return c.RW("r").Downgrade(ctx, write, holdTTL)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulated(t, anyNumber, func(t *testing.T, m *memory) {
-				c := exactClient(t, m, Config{})
-				lock, err := acquire(c)
-				require.NoError(t, err)
-				time.Sleep(time.Second)
-				until := lock.Until()
-				h, err := c.Keep(t.Context(), lock, HoldOptions{TTL: time.Second})
-				require.NoError(t, err)
-				require.Equal(t, until, h.Until(), "keeping it lengthens nothing")
-				for range 10 {
-					time.Sleep(5 * time.Second)
-					require.NoError(t, h.Err())
-				}
-				require.Greater(t, h.Validity(), holdValidity/2)
-				require.NoError(t, h.Release(t.Context()))
-				require.Equal(t, ErrReleased, context.Cause(h.Context()))
-				time.Sleep(2 * holdTTL) // a record of permits has a time of its own
-				require.Zero(t, m.keys())
-			})
+		simulatedAs(t, name, anyNumber, func(t *testing.T, m *memory) {
+			c := exactClient(t, m, Config{})
+			lock, err := acquire(c)
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			until := lock.Until()
+			h, err := c.Keep(t.Context(), lock, HoldOptions{TTL: time.Second})
+			require.NoError(t, err)
+			require.Equal(t, until, h.Until(), "keeping it lengthens nothing")
+			for range 10 {
+				time.Sleep(5 * time.Second)
+				require.NoError(t, h.Err())
+			}
+			require.Greater(t, h.Validity(), holdValidity/2)
+			require.NoError(t, h.Release(t.Context()))
+			require.Equal(t, ErrReleased, context.Cause(h.Context()))
+			time.Sleep(2 * holdTTL) // a record of permits has a time of its own
+			require.Zero(t, m.keys())
 		})
 	}
 }

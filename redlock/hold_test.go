@@ -488,23 +488,21 @@ func TestAHoldOutlivesRoundTripsOfMoreThanATenthOfItsTTL_R6_R10_R13(t *testing.T
 		{time.Second, 120 * ms},
 		{time.Second, 300 * ms},
 	} {
-		t.Run(fmt.Sprint(c.ttl, c.trip), func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
-				client := exactClient(t, m, Config{})
-				h := mustHold(t, client, "r", HoldOptions{TTL: c.ttl})
-				for i := range m.nodes {
-					m.delay(i, c.trip+time.Duration(i)*c.trip/50) // each comes after another
-				}
-				for range 100 {
-					time.Sleep(c.ttl / 10)
-					require.NoError(t, h.Err())
-					require.Positive(t, h.Validity())
-				}
-				for _, n := range client.Nodes() {
-					require.Equal(t, 1, n.Connects, "no connection was given up")
-				}
-				m.far(2 * ms)
-			})
+		simulatedAs(t, fmt.Sprint(c.ttl, c.trip), 3, func(t *testing.T, m *memory) {
+			client := exactClient(t, m, Config{})
+			h := mustHold(t, client, "r", HoldOptions{TTL: c.ttl})
+			for i := range m.nodes {
+				m.delay(i, c.trip+time.Duration(i)*c.trip/50) // each comes after another
+			}
+			for range 100 {
+				time.Sleep(c.ttl / 10)
+				require.NoError(t, h.Err())
+				require.Positive(t, h.Validity())
+			}
+			for _, n := range client.Nodes() {
+				require.Equal(t, 1, n.Connects, "no connection was given up")
+			}
+			m.far(2 * ms)
 		})
 	}
 }
@@ -533,22 +531,20 @@ func TestALossIsNoCancellation_R12_R14(t *testing.T) {
 			})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
-				c := exactClient(t, m, Config{})
-				err := do(t.Context(), c, func(ctx context.Context) error {
-					m.silence()
-					<-ctx.Done()
-					return ctx.Err()
-				})
-				require.ErrorIs(t, err, ErrLost)
-				require.NotErrorIs(t, err, context.Canceled)
-				for i := range m.nodes {
-					require.LessOrEqual(t, strings.Count(err.Error(), m.nodes[i].Addr()), strings.Count(err.Error(), "all 3 nodes"),
-						"each node once for each lock: %v", err)
-				}
-				m.recover()
+		simulatedAs(t, name, 3, func(t *testing.T, m *memory) {
+			c := exactClient(t, m, Config{})
+			err := do(t.Context(), c, func(ctx context.Context) error {
+				m.silence()
+				<-ctx.Done()
+				return ctx.Err()
 			})
+			require.ErrorIs(t, err, ErrLost)
+			require.NotErrorIs(t, err, context.Canceled)
+			for i := range m.nodes {
+				require.LessOrEqual(t, strings.Count(err.Error(), m.nodes[i].Addr()), strings.Count(err.Error(), "all 3 nodes"),
+					"each node once for each lock: %v", err)
+			}
+			m.recover()
 		})
 	}
 }

@@ -196,33 +196,31 @@ func TestCloseAndTheListeners_R28(t *testing.T) {
 		"… and a context that has ended":        {ended, true, newsHaste + 20*ms, 1},
 		"no handler blocks, but in great haste": {ended, false, newsHaste + 20*ms, -1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulated(t, 1, func(t *testing.T, m *memory) {
-				free := make(chan struct{})
-				told := 0
-				lost := func(HoldInfo) {
-					if told++; c.blocks {
-						<-free
-					}
+		simulatedAs(t, name, 1, func(t *testing.T, m *memory) {
+			free := make(chan struct{})
+			told := 0
+			lost := func(HoldInfo) {
+				if told++; c.blocks {
+					<-free
 				}
-				client := m.client(t, Config{Tracer: &Tracer{HoldLost: lost}})
-				for range 10 {
-					client.holdLost(HoldInfo{Resource: "r", Err: ErrNotHeld})
-				}
-				if c.blocks {
-					synctest.Wait() // until it is called: with an ended context Close might come before the first record
-				}
-				start := time.Now()
-				_ = client.Close(c.ctx)
-				require.LessOrEqual(t, time.Since(start), c.most)
-				client.holdLost(HoldInfo{}) // no record is delivered any more, and nothing blocks
-				close(free)
-				synctest.Wait()
-				if c.told >= 0 {
-					require.Equal(t, c.told, told)
-				}
-				require.NoError(t, client.Close(background), "twice")
-			})
+			}
+			client := m.client(t, Config{Tracer: &Tracer{HoldLost: lost}})
+			for range 10 {
+				client.holdLost(HoldInfo{Resource: "r", Err: ErrNotHeld})
+			}
+			if c.blocks {
+				synctest.Wait() // until it is called: with an ended context Close might come before the first record
+			}
+			start := time.Now()
+			_ = client.Close(c.ctx)
+			require.LessOrEqual(t, time.Since(start), c.most)
+			client.holdLost(HoldInfo{}) // no record is delivered any more, and nothing blocks
+			close(free)
+			synctest.Wait()
+			if c.told >= 0 {
+				require.Equal(t, c.told, told)
+			}
+			require.NoError(t, client.Close(background), "twice")
 		})
 	}
 }

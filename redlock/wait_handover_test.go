@@ -182,19 +182,17 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 			return waits(t.Context(), c, "r"), func() error { return h.Release(t.Context()) }
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
-				c := m.client(t, Config{})
-				w, release := letGo(t, m, c)
-				before := calls(m, "SET")
-				require.NoError(t, release())
-				w.got(t)
-				require.GreaterOrEqual(t, calls(m, "SET")-before, 3)
-				require.Zero(t, c.Stats().HandedOver)
-				require.NoError(t, w.lock.Release(t.Context()))
-				time.Sleep(10 * ms)
-				require.Zero(t, m.keys())
-			})
+		simulatedAs(t, name, 3, func(t *testing.T, m *memory) {
+			c := m.client(t, Config{})
+			w, release := letGo(t, m, c)
+			before := calls(m, "SET")
+			require.NoError(t, release())
+			w.got(t)
+			require.GreaterOrEqual(t, calls(m, "SET")-before, 3)
+			require.Zero(t, c.Stats().HandedOver)
+			require.NoError(t, w.lock.Release(t.Context()))
+			time.Sleep(10 * ms)
+			require.Zero(t, m.keys())
 		})
 	}
 }
@@ -460,22 +458,20 @@ func TestAHandedLockIsTakenInTime(t *testing.T) {
 		{6 * time.Second, 0}, {11 * time.Second, 0}, {3 * time.Second, 9 * time.Second},
 	} {
 		late, minHold := c.late, c.minHold
-		t.Run(fmt.Sprint(late, minHold), func(t *testing.T) {
-			simulated(t, anyNumber, func(t *testing.T, m *memory) {
-				c := m.client(t, Config{})
-				lock := granted(t, c, "r", 10*time.Second)
-				w := waitsAsleep(c, "r")
-				w.minHold = minHold
-				require.NoError(t, lock.Release(t.Context()))
-				b := c.queues.begin(w)
-				require.NotNil(t, b)
-				c.keeper.clock = func() instant { return instant{time.Now(), late} }
-				_, err := w.take(t.Context(), b, 1)
-				require.ErrorIs(t, err, ErrExpired)
-				w.leave()
-				time.Sleep(10 * ms)
-				require.Zero(t, m.keys(), "R7")
-			})
+		simulatedAs(t, fmt.Sprint(late, minHold), anyNumber, func(t *testing.T, m *memory) {
+			c := m.client(t, Config{})
+			lock := granted(t, c, "r", 10*time.Second)
+			w := waitsAsleep(c, "r")
+			w.minHold = minHold
+			require.NoError(t, lock.Release(t.Context()))
+			b := c.queues.begin(w)
+			require.NotNil(t, b)
+			c.keeper.clock = func() instant { return instant{time.Now(), late} }
+			_, err := w.take(t.Context(), b, 1)
+			require.ErrorIs(t, err, ErrExpired)
+			w.leave()
+			time.Sleep(10 * ms)
+			require.Zero(t, m.keys(), "R7")
 		})
 	}
 }
@@ -636,38 +632,36 @@ func TestAForgottenLockAfterAHandOver(t *testing.T) {
 // turn.
 func TestHandingOverIsBounded(t *testing.T) {
 	for _, work := range []time.Duration{0, ms, 20 * ms} {
-		t.Run(fmt.Sprint(work), func(t *testing.T) {
-			simulated(t, 5, func(t *testing.T, m *memory) {
-				clients := []*Client{m.client(t, Config{}), m.client(t, Config{})}
-				var mu sync.Mutex
-				var wg sync.WaitGroup
-				had, longest, since, holder := make([]time.Duration, 2), time.Duration(0), time.Now(), 0
-				stop := time.Now().Add(10 * time.Second)
-				for i, c := range clients {
-					for range 10 {
-						wg.Go(func() {
-							for time.Now().Before(stop) {
-								assert.NoError(t, c.Do(t.Context(), "r", 10*time.Second, func(context.Context) error {
-									time.Sleep(work + ms/10)
-									mu.Lock()
-									defer mu.Unlock()
-									had[i] += work + ms/10
-									if holder != i {
-										longest, since, holder = max(longest, time.Since(since)), time.Now(), i
-									}
-									return nil
-								}))
-							}
-						})
-					}
+		simulatedAs(t, fmt.Sprint(work), 5, func(t *testing.T, m *memory) {
+			clients := []*Client{m.client(t, Config{}), m.client(t, Config{})}
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			had, longest, since, holder := make([]time.Duration, 2), time.Duration(0), time.Now(), 0
+			stop := time.Now().Add(10 * time.Second)
+			for i, c := range clients {
+				for range 10 {
+					wg.Go(func() {
+						for time.Now().Before(stop) {
+							assert.NoError(t, c.Do(t.Context(), "r", 10*time.Second, func(context.Context) error {
+								time.Sleep(work + ms/10)
+								mu.Lock()
+								defer mu.Unlock()
+								had[i] += work + ms/10
+								if holder != i {
+									longest, since, holder = max(longest, time.Since(since)), time.Now(), i
+								}
+								return nil
+							}))
+						}
+					})
 				}
-				wg.Wait()
-				share := float64(had[0]) / float64(had[0]+had[1])
-				t.Logf("share %.2f, longest turn %v, %d handed over", share, longest, clients[0].Stats().HandedOver)
-				require.InDelta(t, 0.5, share, 0.1)
-				require.Less(t, longest, 250*ms)
-				require.NotZero(t, clients[0].Stats().HandedOver)
-			})
+			}
+			wg.Wait()
+			share := float64(had[0]) / float64(had[0]+had[1])
+			t.Logf("share %.2f, longest turn %v, %d handed over", share, longest, clients[0].Stats().HandedOver)
+			require.InDelta(t, 0.5, share, 0.1)
+			require.Less(t, longest, 250*ms)
+			require.NotZero(t, clients[0].Stats().HandedOver)
 		})
 	}
 }

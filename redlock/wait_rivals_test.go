@@ -103,38 +103,36 @@ func TestALoneWaiterLosesNoTime_R11(t *testing.T) {
 		if kind == "permits" {
 			continue // another is free
 		}
-		t.Run(kind, func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
-				clients := []*Client{m.client(t, Config{}), m.client(t, Config{})}
-				m.far(2 * ms)
-				held, err := take(t.Context(), clients[0])
-				require.NoError(t, err)
-				late := 0
-				for i := range 200 {
-					got := make(chan time.Time)
-					go func() {
-						next, err := take(t.Context(), clients[(i+1)%2])
-						assert.NoError(t, err)
-						at := time.Now()
-						held = next
-						got <- at
-					}()
+		simulatedAs(t, kind, 3, func(t *testing.T, m *memory) {
+			clients := []*Client{m.client(t, Config{}), m.client(t, Config{})}
+			m.far(2 * ms)
+			held, err := take(t.Context(), clients[0])
+			require.NoError(t, err)
+			late := 0
+			for i := range 200 {
+				got := make(chan time.Time)
+				go func() {
+					next, err := take(t.Context(), clients[(i+1)%2])
+					assert.NoError(t, err)
+					at := time.Now()
+					held = next
+					got <- at
+				}()
+				time.Sleep(50 * ms)
+				if i%4 == 0 {
+					time.Sleep(20 * time.Second) // a third of the validity, as holds do
+					held, err = held.Extend(t.Context(), time.Minute)
+					require.NoError(t, err)
 					time.Sleep(50 * ms)
-					if i%4 == 0 {
-						time.Sleep(20 * time.Second) // a third of the validity, as holds do
-						held, err = held.Extend(t.Context(), time.Minute)
-						require.NoError(t, err)
-						time.Sleep(50 * ms)
-					}
-					given, begun := held, time.Now()
-					require.NoError(t, given.Release(t.Context()))
-					if (<-got).Sub(begun) > 4*ms {
-						late++ // it drew a lot, to find out whether it is alone
-					}
 				}
-				t.Log(late, "of 200 were late")
-				require.Less(t, late, 40)
-			})
+				given, begun := held, time.Now()
+				require.NoError(t, given.Release(t.Context()))
+				if (<-got).Sub(begun) > 4*ms {
+					late++ // it drew a lot, to find out whether it is alone
+				}
+			}
+			t.Log(late, "of 200 were late")
+			require.Less(t, late, 40)
 		})
 	}
 }
@@ -211,14 +209,12 @@ func TestTwoClientsShareALock_R11(t *testing.T) {
 		{[]int{64, 1}, 50 * ms, ms / 2},
 		{[]int{500, 500}, ms / 10, 2 * ms},
 	} {
-		t.Run(fmt.Sprint(c), func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
-				m.far(c.trip)
-				clients := []*Client{m.client(t, Config{}), m.client(t, Config{})}
-				times := loops(t, clients, c.callers, rivalKinds["plain"], c.holds, ms, 10*time.Second)
-				t.Logf("grants %v, %d and %d handed over", times, clients[0].Stats().HandedOver, clients[1].Stats().HandedOver)
-				require.InDelta(t, 0.5, shareOf(times), 0.05)
-			})
+		simulatedAs(t, fmt.Sprint(c), 3, func(t *testing.T, m *memory) {
+			m.far(c.trip)
+			clients := []*Client{m.client(t, Config{}), m.client(t, Config{})}
+			times := loops(t, clients, c.callers, rivalKinds["plain"], c.holds, ms, 10*time.Second)
+			t.Logf("grants %v, %d and %d handed over", times, clients[0].Stats().HandedOver, clients[1].Stats().HandedOver)
+			require.InDelta(t, 0.5, shareOf(times), 0.05)
 		})
 	}
 }
@@ -226,13 +222,11 @@ func TestTwoClientsShareALock_R11(t *testing.T) {
 // If each grant asks the nodes, no client starves either.
 func TestNoClientStarvesWithoutHandOvers_R11(t *testing.T) {
 	for _, callers := range [][]int{{2, 1}, {2, 2}, {10, 1}, {10, 10}} {
-		t.Run(fmt.Sprint(callers), func(t *testing.T) {
-			simulated(t, anyNumber, func(t *testing.T, m *memory) {
-				clients := []*Client{m.client(t, Config{HandOver: -1}), m.client(t, Config{HandOver: -1})}
-				times := loops(t, clients, callers, rivalKinds["plain"], 5*ms, ms, 10*time.Second)
-				require.InDelta(t, 0.5, shareOf(times), 0.45)
-				require.Zero(t, clients[0].Stats().HandedOver)
-			})
+		simulatedAs(t, fmt.Sprint(callers), anyNumber, func(t *testing.T, m *memory) {
+			clients := []*Client{m.client(t, Config{HandOver: -1}), m.client(t, Config{HandOver: -1})}
+			times := loops(t, clients, callers, rivalKinds["plain"], 5*ms, ms, 10*time.Second)
+			require.InDelta(t, 0.5, shareOf(times), 0.45)
+			require.Zero(t, clients[0].Stats().HandedOver)
 		})
 	}
 }

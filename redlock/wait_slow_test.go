@@ -53,38 +53,36 @@ func (m *memory) leastLeft(prefix string, during time.Duration) time.Duration {
 func TestTheMarkOfAWaitingWriterHasNoGap(t *testing.T) {
 	for _, far := range []time.Duration{0, 25 * ms, 50 * ms, 100 * ms, 150 * ms, 250 * ms} {
 		for name, config := range map[string]Config{"pushed": {}, "polling": {Retry: Retry{Tries: 1_000_000, MinDelay: 1}}, "not pushed": {Retry: Retry{MaxDelay: time.Minute}}} {
-			t.Run(fmt.Sprint(far, " ", name), func(t *testing.T) {
-				simulated(t, anyNumber, func(t *testing.T, m *memory) {
-					m.far(far)
-					if name == "not pushed" {
-						each(m.nodes, func(n *redistest.Node) { n.Refuse("-NOPERM no", "CLIENT TRACKING") })
+			simulatedAs(t, fmt.Sprint(far, " ", name), anyNumber, func(t *testing.T, m *memory) {
+				m.far(far)
+				if name == "not pushed" {
+					each(m.nodes, func(n *redistest.Node) { n.Refuse("-NOPERM no", "CLIENT TRACKING") })
+				}
+				rw := m.used(t, config).RW("r")
+				read, err := m.used(t, Config{}).RW("r").Read().TryAcquire(t.Context(), 10*time.Minute)
+				require.NoError(t, err)
+				time.Sleep(ms + far) // all nodes have let it in
+				ctx, stop := context.WithCancel(t.Context())
+				gone := make(chan error, 1)
+				go func() {
+					_, err := rw.Write().Acquire(ctx, time.Minute)
+					gone <- err
+				}()
+				time.Sleep(20*ms + far)
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						time.Sleep(rand.N(400 * ms))
+						each(m.nodes, func(n *redistest.Node) { n.DB().Expire("r"+wire.ReadersSuffix, time.Hour) }) // they push
 					}
-					rw := m.used(t, config).RW("r")
-					read, err := m.used(t, Config{}).RW("r").Read().TryAcquire(t.Context(), 10*time.Minute)
-					require.NoError(t, err)
-					time.Sleep(ms + far) // all nodes have let it in
-					ctx, stop := context.WithCancel(t.Context())
-					gone := make(chan error, 1)
-					go func() {
-						_, err := rw.Write().Acquire(ctx, time.Minute)
-						gone <- err
-					}()
-					time.Sleep(20*ms + far)
-					var wg sync.WaitGroup
-					wg.Go(func() {
-						for ctx.Err() == nil {
-							time.Sleep(rand.N(400 * ms))
-							each(m.nodes, func(n *redistest.Node) { n.DB().Expire("r"+wire.ReadersSuffix, time.Hour) }) // they push
-						}
-					})
-					least := m.leastLeft("r"+wire.MarkSuffix, time.Minute)
-					t.Logf("the least left of the mark: %v", least)
-					assert.GreaterOrEqual(t, least, 50*ms)
-					stop()
-					wg.Wait()
-					<-gone
-					require.NoError(t, read.Release(context.WithoutCancel(t.Context())))
 				})
+				least := m.leastLeft("r"+wire.MarkSuffix, time.Minute)
+				t.Logf("the least left of the mark: %v", least)
+				assert.GreaterOrEqual(t, least, 50*ms)
+				stop()
+				wg.Wait()
+				<-gone
+				require.NoError(t, read.Release(context.WithoutCancel(t.Context())))
 			})
 		}
 	}
@@ -123,31 +121,29 @@ func TestAPermitOfADeadHolderFarAway(t *testing.T) {
 func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
 	for _, far := range []time.Duration{25 * ms, 50 * ms, 100 * ms, 200 * ms, 300 * ms} {
 		for name, config := range map[string]Config{"pushed": {}, "polling": {Retry: Retry{Tries: 1_000_000, MinDelay: 1}}} {
-			t.Run(fmt.Sprint(far, " ", name), func(t *testing.T) {
-				simulated(t, anyNumber, func(t *testing.T, m *memory) {
-					m.far(far)
-					held, err := m.used(t, Config{}).Fair("r").TryAcquire(t.Context(), 10*time.Minute)
-					require.NoError(t, err)
-					time.Sleep(ms + far)
-					first, second := m.used(t, config).Fair("r"), m.used(t, config).Fair("r")
-					got := make(chan string, 2)
-					wait := func(name string, l Locker) {
-						lock, err := l.Acquire(context.Background(), time.Minute)
-						assert.NoError(t, err)
-						assert.NoError(t, lock.Release(context.Background()))
-						got <- name
-					}
-					go wait("first", first)
-					time.Sleep(20*ms + far)
-					least := m.leastLeft("r"+wire.LeaseSuffix, time.Minute)
-					t.Logf("the least left of the lease: %v", least)
-					go wait("second", second)
-					time.Sleep(20 * time.Second)
-					assert.Positive(t, least)
-					require.NoError(t, held.Release(t.Context()))
-					require.Equal(t, "first", <-got)
-					require.Equal(t, "second", <-got)
-				})
+			simulatedAs(t, fmt.Sprint(far, " ", name), anyNumber, func(t *testing.T, m *memory) {
+				m.far(far)
+				held, err := m.used(t, Config{}).Fair("r").TryAcquire(t.Context(), 10*time.Minute)
+				require.NoError(t, err)
+				time.Sleep(ms + far)
+				first, second := m.used(t, config).Fair("r"), m.used(t, config).Fair("r")
+				got := make(chan string, 2)
+				wait := func(name string, l Locker) {
+					lock, err := l.Acquire(context.Background(), time.Minute)
+					assert.NoError(t, err)
+					assert.NoError(t, lock.Release(context.Background()))
+					got <- name
+				}
+				go wait("first", first)
+				time.Sleep(20*ms + far)
+				least := m.leastLeft("r"+wire.LeaseSuffix, time.Minute)
+				t.Logf("the least left of the lease: %v", least)
+				go wait("second", second)
+				time.Sleep(20 * time.Second)
+				assert.Positive(t, least)
+				require.NoError(t, held.Release(t.Context()))
+				require.Equal(t, "first", <-got)
+				require.Equal(t, "second", <-got)
 			})
 		}
 	}

@@ -77,19 +77,17 @@ func (w *waiting) got(t *testing.T) time.Time {
 // of the push, and one attempt.
 func TestAReleaseElsewhereIsPushed(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5, 16} {
-		t.Run(fmt.Sprint("nodes=", n), func(t *testing.T) {
-			simulated(t, n, func(t *testing.T, m *memory) {
-				a, b := m.client(t, Config{}), m.client(t, Config{})
-				held := mustAcquire(t, a, "r", time.Minute)
-				w := waits(t.Context(), b, "r")
-				time.Sleep(100 * ms)
-				require.False(t, w.isDone())
-				before := calls(m, "SET")
-				start := time.Now()
-				require.NoError(t, held.Release(t.Context()))
-				require.Equal(t, 4*ms, w.got(t).Sub(start))
-				require.Equal(t, n, calls(m, "SET")-before, "one attempt")
-			})
+		simulatedAs(t, fmt.Sprint("nodes=", n), n, func(t *testing.T, m *memory) {
+			a, b := m.client(t, Config{}), m.client(t, Config{})
+			held := mustAcquire(t, a, "r", time.Minute)
+			w := waits(t.Context(), b, "r")
+			time.Sleep(100 * ms)
+			require.False(t, w.isDone())
+			before := calls(m, "SET")
+			start := time.Now()
+			require.NoError(t, held.Release(t.Context()))
+			require.Equal(t, 4*ms, w.got(t).Sub(start))
+			require.Equal(t, n, calls(m, "SET")-before, "one attempt")
 		})
 	}
 }
@@ -145,40 +143,38 @@ func TestAReleaseHereCallsTheNextAtOnce(t *testing.T) {
 // try instead.
 func TestTheHeadLeavesDuringAHandoverHere(t *testing.T) {
 	for _, trip := range []time.Duration{2 * ms, 30 * ms} {
-		t.Run(trip.String(), func(t *testing.T) {
-			simulated(t, 3, func(t *testing.T, m *memory) {
-				m.far(trip)
-				c := m.client(t, Config{HandOver: -1})
-				cut := 0
-				for after := time.Duration(0); after < 2*trip; after += trip / 8 {
-					held := mustAcquire(t, c, "r", time.Minute)
-					first := waits(t.Context(), c, "r")
-					time.Sleep(2 * trip) // until its attempt has failed, and its undo is executed
-					ctx, cancel := context.WithCancel(t.Context())
-					head := waits(ctx, c, "r")
-					next := waits(t.Context(), c, "r")
-					require.NoError(t, held.Release(t.Context()))
-					first.got(t)
-					start := time.Now()
-					time.AfterFunc(max(pure.Soon, after), cancel)
-					require.NoError(t, first.lock.Release(t.Context()))
-					<-head.done
-					if head.err == nil {
-						require.NoError(t, head.lock.Release(t.Context()))
-					} else if after > trip/4 {
-						cut++
-					}
-					// The release, two attempts, and the time until the watch
-					// has seen the end of the context.
-					require.LessOrEqual(t, next.got(t).Sub(start), 5*trip+10*ms, "cancelled after %v", after)
-					require.NoError(t, next.lock.Release(t.Context()))
-					cancel()
-					time.Sleep(5 * trip)
+		simulatedAs(t, trip.String(), 3, func(t *testing.T, m *memory) {
+			m.far(trip)
+			c := m.client(t, Config{HandOver: -1})
+			cut := 0
+			for after := time.Duration(0); after < 2*trip; after += trip / 8 {
+				held := mustAcquire(t, c, "r", time.Minute)
+				first := waits(t.Context(), c, "r")
+				time.Sleep(2 * trip) // until its attempt has failed, and its undo is executed
+				ctx, cancel := context.WithCancel(t.Context())
+				head := waits(ctx, c, "r")
+				next := waits(t.Context(), c, "r")
+				require.NoError(t, held.Release(t.Context()))
+				first.got(t)
+				start := time.Now()
+				time.AfterFunc(max(pure.Soon, after), cancel)
+				require.NoError(t, first.lock.Release(t.Context()))
+				<-head.done
+				if head.err == nil {
+					require.NoError(t, head.lock.Release(t.Context()))
+				} else if after > trip/4 {
+					cut++
 				}
-				if trip > 10*ms {
-					require.Positive(t, cut, "no attempt was cut short, which this is about")
-				}
-			})
+				// The release, two attempts, and the time until the watch
+				// has seen the end of the context.
+				require.LessOrEqual(t, next.got(t).Sub(start), 5*trip+10*ms, "cancelled after %v", after)
+				require.NoError(t, next.lock.Release(t.Context()))
+				cancel()
+				time.Sleep(5 * trip)
+			}
+			if trip > 10*ms {
+				require.Positive(t, cut, "no attempt was cut short, which this is about")
+			}
 		})
 	}
 }
@@ -206,44 +202,42 @@ func TestAnExpiryIsNoticed(t *testing.T) {
 // only their place.
 func TestFirstComeFirstServed(t *testing.T) {
 	for _, poll := range []bool{false, true} { // without tracking, too
-		t.Run(fmt.Sprintf("tracking=%t", !poll), func(t *testing.T) {
-			simulated(t, anyNumber, func(t *testing.T, m *memory) {
-				if poll {
-					each(m.nodes, func(n *redistest.Node) { n.Refuse("-NOPERM no", "CLIENT TRACKING") })
+		simulatedAs(t, fmt.Sprintf("tracking=%t", !poll), anyNumber, func(t *testing.T, m *memory) {
+			if poll {
+				each(m.nodes, func(n *redistest.Node) { n.Refuse("-NOPERM no", "CLIENT TRACKING") })
+			}
+			a, b := m.client(t, Config{}), m.client(t, Config{})
+			held := mustAcquire(t, a, "r", time.Minute)
+			var all []*waiting
+			var cancels []context.CancelFunc
+			for range 12 {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				cancels = append(cancels, cancel)
+				all = append(all, waits(ctx, b, "r"))
+			}
+			for _, leaver := range []int{5, 0, 1, 11} { // in the middle, the head twice, the last
+				start := time.Now()
+				cancels[leaver]()
+				<-all[leaver].done
+				if poll { // the head may be in an attempt, whose end the watch notices
+					require.LessOrEqual(t, time.Since(start), 5*ms)
+				} else {
+					require.Zero(t, time.Since(start), "at once")
 				}
-				a, b := m.client(t, Config{}), m.client(t, Config{})
-				held := mustAcquire(t, a, "r", time.Minute)
-				var all []*waiting
-				var cancels []context.CancelFunc
-				for range 12 {
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					cancels = append(cancels, cancel)
-					all = append(all, waits(ctx, b, "r"))
+				require.ErrorIs(t, all[leaver].err, context.Canceled)
+				require.ErrorIs(t, all[leaver].err, ErrHeld)
+				time.Sleep(20 * ms)
+			}
+			require.NoError(t, held.Release(t.Context()))
+			order := []int{2, 3, 4, 6, 7, 8, 9, 10}
+			for turn, i := range order {
+				all[i].got(t)
+				for _, later := range order[turn+1:] {
+					require.False(t, all[later].isDone(), "%d came before %d", later, i)
 				}
-				for _, leaver := range []int{5, 0, 1, 11} { // in the middle, the head twice, the last
-					start := time.Now()
-					cancels[leaver]()
-					<-all[leaver].done
-					if poll { // the head may be in an attempt, whose end the watch notices
-						require.LessOrEqual(t, time.Since(start), 5*ms)
-					} else {
-						require.Zero(t, time.Since(start), "at once")
-					}
-					require.ErrorIs(t, all[leaver].err, context.Canceled)
-					require.ErrorIs(t, all[leaver].err, ErrHeld)
-					time.Sleep(20 * ms)
-				}
-				require.NoError(t, held.Release(t.Context()))
-				order := []int{2, 3, 4, 6, 7, 8, 9, 10}
-				for turn, i := range order {
-					all[i].got(t)
-					for _, later := range order[turn+1:] {
-						require.False(t, all[later].isDone(), "%d came before %d", later, i)
-					}
-					require.NoError(t, all[i].lock.Release(t.Context()))
-				}
-			})
+				require.NoError(t, all[i].lock.Release(t.Context()))
+			}
 		})
 	}
 }
@@ -302,30 +296,28 @@ func TestSpuriousPushesDoNotMakeUsSpin(t *testing.T) {
 // Nodes that die push nothing; what was missed is found within the fallback.
 func TestNodesThatDieWhileSomebodyWaits(t *testing.T) {
 	for _, dead := range []int{1, 2, 3} {
-		t.Run(fmt.Sprint("dead=", dead), func(t *testing.T) {
-			simulated(t, 5, func(t *testing.T, m *memory) {
-				a, b := m.client(t, Config{}), m.client(t, Config{})
-				held := mustAcquire(t, a, "r", time.Minute)
-				w := waits(t.Context(), b, "r")
-				for i := range dead {
-					m.link(i).Refuse(true)
-					m.link(i).Reset()
-				}
-				time.Sleep(100 * ms)
-				start := time.Now()
-				_ = held.Release(t.Context())
-				if dead < 3 {
-					require.Equal(t, 4*ms, w.got(t).Sub(start), "a quorum is left, and pushes")
-					return
-				}
-				time.Sleep(100 * ms)
-				require.False(t, w.isDone())
-				for i := range dead {
-					m.link(i).Refuse(false)
-				}
-				start = time.Now()
-				require.LessOrEqual(t, w.got(t).Sub(start), 1200*ms+fallbackMost)
-			})
+		simulatedAs(t, fmt.Sprint("dead=", dead), 5, func(t *testing.T, m *memory) {
+			a, b := m.client(t, Config{}), m.client(t, Config{})
+			held := mustAcquire(t, a, "r", time.Minute)
+			w := waits(t.Context(), b, "r")
+			for i := range dead {
+				m.link(i).Refuse(true)
+				m.link(i).Reset()
+			}
+			time.Sleep(100 * ms)
+			start := time.Now()
+			_ = held.Release(t.Context())
+			if dead < 3 {
+				require.Equal(t, 4*ms, w.got(t).Sub(start), "a quorum is left, and pushes")
+				return
+			}
+			time.Sleep(100 * ms)
+			require.False(t, w.isDone())
+			for i := range dead {
+				m.link(i).Refuse(false)
+			}
+			start = time.Now()
+			require.LessOrEqual(t, w.got(t).Sub(start), 1200*ms+fallbackMost)
 		})
 	}
 }
