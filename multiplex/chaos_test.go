@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
@@ -79,11 +80,8 @@ func TestChaos(t *testing.T) {
 
 func playPlot(t *testing.T, shape uint8, script []byte) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1+int(shape)%3, merging(shape&4 != 0), withConfig(func(config *Config) {
-			for i := range config.Nodes {
-				config.Nodes[i].DialTimeout = 500 * ms // ends half-open handshakes
-			}
-		}))
+		handshakesEnd := eachNode(func(n *conn.Config) { n.DialTimeout = 500 * ms }) // also half-open ones
+		c := newCluster(t, 1+int(shape)%3, merging(shape&4 != 0), handshakesEnd)
 		c.waitUp(len(c.nodes))
 		newPlot(c).play(script)
 	})

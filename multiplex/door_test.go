@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -64,9 +65,5 @@ func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
 				s.ShowsNone(t, password, key, "t0ken")
 			}
 		}
-	}, withConfig(func(config *Config) {
-		for i := range config.Nodes {
-			config.Nodes[i].Password, config.Nodes[i].Conceal = password, "s3cret-pref1x:"
-		}
-	}))
+	}, eachNode(func(n *conn.Config) { n.Password, n.Conceal = password, "s3cret-pref1x:" }))
 }

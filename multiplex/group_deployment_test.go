@@ -73,12 +73,9 @@ func TestASetIsOpenedWhenItsWaitEnds_R26_R30(t *testing.T) {
 			due := max(young, time.Since(begun))
 			require.NoError(t, lasts(time.Minute, c.group.WaitOpen))
 			require.LessOrEqual(t, time.Since(begun), due+20*ms, "the last node is dialed after %v", late)
-		}, func(c *cluster) {
+		}, eachNode(func(n *conn.Config) { n.DialTimeout = time.Minute }), func(c *cluster) {
 			time.AfterFunc(max(pure.Soon, time.Minute-1), c.nodes[0].Restart)
 			c.links[2].HoldDials(true)
-			for i := range c.config.Nodes {
-				c.config.Nodes[i].DialTimeout = time.Minute
-			}
 		})
 	}
 }
@@ -440,9 +437,7 @@ func TestCloseDuringAnOpening_R30(t *testing.T) {
 		require.NoError(t, f.group.Close(background))
 		time.Sleep(200 * ms)
 		assert.Empty(t, f.cluster.keys())
-	}, func(c *cluster) {
-		latency(c.links, oneWay, 100*ms)
-	})
+	}, func(c *cluster) { latency(c.links, oneWay, 100*ms) })
 }
 
 // Clients that each live for a moment see the end of a quarantine together: the

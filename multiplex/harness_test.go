@@ -152,8 +152,15 @@ func subBubble(t *testing.T, name string, n int, test func(t *testing.T, c *clus
 	t.Run(name, func(t *testing.T) { inBubble(t, n, test, tweaks...) })
 }
 
-func withConfig(change func(*Config)) func(*cluster) {
-	return func(c *cluster) { change(&c.config) }
+func withConfig(change func(*Config)) func(*cluster) { return func(c *cluster) { change(&c.config) } }
+
+// eachNode changes the configuration of every node.
+func eachNode(change func(*conn.Config)) func(*cluster) {
+	return func(c *cluster) {
+		for i := range c.config.Nodes {
+			change(&c.config.Nodes[i])
+		}
+	}
 }
 
 // replace puts another node in the place of one, before the group starts.
@@ -255,15 +262,11 @@ func (c *cluster) release(ctx context.Context, key, token string, ttl time.Durat
 	if c.natives {
 		kind = nativeKind
 	}
-	err := c.group.Release(ctx, kind, &Command{
-		Encoded: encodedRelease(key, token), TTL: ttl, Receipt: receipt,
-	})
-	return err
+	return c.group.Release(ctx, kind, &Command{Encoded: encodedRelease(key, token), TTL: ttl, Receipt: receipt})
 }
 
 func (c *cluster) extend(ctx context.Context, key, token string, ttl time.Duration) error {
-	err := c.group.Extend(ctx, extendKind, &Command{Encoded: raw(extendCommand(key, token, ttl)), TTL: ttl})
-	return err
+	return c.group.Extend(ctx, extendKind, &Command{Encoded: raw(extendCommand(key, token, ttl)), TTL: ttl})
 }
 
 // mustClaim claims a key with the token "t" for the long TTL.
@@ -383,5 +386,3 @@ func isOutcome(err error) bool {
 	}
 	return false
 }
-
-func cutSpace(s string) (before, after string, found bool) { return strings.Cut(s, " ") }

@@ -50,7 +50,7 @@ func native(commands ...string) func(*cluster) {
 func undone(n *redistest.Node) []string {
 	var lines []string
 	for _, line := range story(n) {
-		_, what, _ := cutSpace(line)
+		_, what, _ := strings.Cut(line, " ")
 		if !strings.HasPrefix(what, "SET ") && !strings.HasPrefix(what, "KILL ") && !strings.HasSuffix(what, " untold") {
 			lines = append(lines, what)
 		}
@@ -178,59 +178,43 @@ func TestFormIsLeftBeforeANodeWithoutItJoins_R25(t *testing.T) {
 
 func last(lines []string) string { return lines[len(lines)-1] }
 
-// surprises are errors that a native release may meet after the handshake, and
-// whether the group leaves the form then.
-var surprises = map[string]struct {
-	reply string
-	left  bool
-}{
-
-	"unknown": {"-ERR unknown command 'DELEX', with args beginning with: 'k0' 'IFEQ' 't'", true},
-
-	"noperm": {"-NOPERM User default has no permissions to run the 'delex' command", true},
-
-	"syntax": {"-ERR syntax error", true},
-
-	"arguments": {"-ERR wrong number of arguments for 'delex' command", true},
-
-	// The answer of Redis 8.6 where Valkey answers WRONGTYPE: it is about the
-
-	// key, not about the command.
-
-	"odd key": {"-ERR Key should be of string type if conditions are specified", false},
-}
-
 // R24, R25: after an error to a native release, the script cures it on the same
 // connection, whether or not a caller waits, and the group leaves the form at
 // once.
 func TestSurpriseIsCuredByTheScript_R24(t *testing.T) {
-	for name, x := range surprises {
+	for reply, left := range map[string]bool{ // whether the group leaves the form
+		"-ERR unknown command 'DELEX', with args beginning with: 'k0' 'IFEQ' 't'": true,
+		"-NOPERM User default has no permissions to run the 'delex' command":      true,
+		"-ERR syntax error": true,
+		"-ERR wrong number of arguments for 'delex' command": true,
+		// The answer of Redis 8.6 where Valkey answers WRONGTYPE: it is about
+		// the key, not about the command.
+		"-ERR Key should be of string type if conditions are specified": false,
+	} {
 		for _, told := range []bool{false, true} {
-			subBubble(t, fmt.Sprintf("%s/told=%t", name, told), 3, func(t *testing.T, c *cluster) {
+			subBubble(t, fmt.Sprintf("%s/told=%t", reply, told), 3, func(t *testing.T, c *cluster) {
 				l := c.lock(3)
 				for _, n := range c.nodes[:2] {
-					n.Refuse(x.reply, "DELEX")
+					n.Refuse(reply, "DELEX")
 					n.FlushScripts() // the scripts are lost as well
 				}
 				free := func(i int) error { return l.free(background, i) }
 				if told {
 					free = func(i int) error {
 						key := fmt.Sprint("k", i)
-						c.group.Tell(nativeKind, &Command{
-							Encoded: encodedRelease(key, "t"), TTL: long, Receipt: l.receipts[i],
-						})
+						c.group.Tell(nativeKind, &Command{Encoded: encodedRelease(key, "t"), TTL: long, Receipt: l.receipts[i]})
 						time.Sleep(2 * trip)
 						return nil
 					}
 				}
 				assert.Equal(t, 2*trip, took(func() { assert.NoError(t, free(0)) }))
-				assert.Equal(t, x.left, c.form() == "")
+				assert.Equal(t, left, c.form() == "")
 				assert.NoError(t, free(1))
 				time.Sleep(2 * trip)
 				assert.Equal(t, []string{"k2", "k2", "k2"}, c.keys())
 				assert.Zero(t, c.debts())
 				want := []string{"DELEX k0 t", "release k0 t", "release k1 t"}
-				if !x.left {
+				if !left {
 					want = []string{"DELEX k0 t", "release k0 t", "DELEX k1 t", "release k1 t"}
 				}
 				assert.Equal(t, want, undone(c.nodes[0]))
@@ -254,8 +238,7 @@ func TestNativeReleaseOfAKeyOfAnotherType_R9(t *testing.T) {
 				return []byte("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"), odd
 			})
 		}
-		errs := l.freeAll()
-		assert.Equal(t, []error{nil, ErrRefused, nil}, errs)
+		assert.Equal(t, []error{nil, ErrRefused, nil}, l.freeAll())
 		time.Sleep(time.Second)
 		assert.Zero(t, c.debts())
 		assert.Equal(t, named("DELIFEQ", 0, 3), undone(c.nodes[0]), "nothing is repeated")
@@ -279,7 +262,7 @@ func TestNativeReleaseInFlightIsOwed_R8(t *testing.T) {
 		c.nodes[0].Resume()
 		c.settled()
 		for _, line := range story(c.nodes[0]) {
-			id, what, _ := cutSpace(line)
+			id, what, _ := strings.Cut(line, " ")
 			if id != "1" && !strings.HasSuffix(what, " untold") {
 				assert.NotContains(t, line, "DELEX")
 			}

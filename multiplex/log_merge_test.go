@@ -304,9 +304,7 @@ func TestOnlyAwaitedReleasesAreMerged(t *testing.T) {
 		errs := c.gather(8, func(i int) error {
 			switch i {
 			case 1:
-				c.group.Tell(mergingKind, &Command{
-					Encoded: encodedRelease("k1", "t"), TTL: long, Receipt: l.receipts[1],
-				})
+				c.group.Tell(mergingKind, &Command{Encoded: encodedRelease("k1", "t"), TTL: long, Receipt: l.receipts[1]})
 				return nil
 			case 3:
 				return l.free(gone, i)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/assert"
@@ -109,11 +110,7 @@ func TestNodesDeadlinesAreNotTheCallers_R12(t *testing.T) {
 			require.Equal(t, []int{0, 1}, undecided(t, err))
 			assert.NotErrorIs(t, err, context.DeadlineExceeded)
 			assert.ErrorIs(t, err, why, "why is told all the same")
-		}, withConfig(func(c *Config) {
-			for i := range c.Nodes {
-				c.Nodes[i].Endpoint.DialTimeout = 50 * ms
-			}
-		}))
+		}, eachNode(func(n *conn.Config) { n.DialTimeout = 50 * ms }))
 	}
 }
 

@@ -111,9 +111,7 @@ func TestUnaskedForWhateverTheKind(t *testing.T) {
 	for _, reply := range []string{">1\r\n+OK\r\n", "|1\r\n+a\r\n+b\r\n+OK\r\n"} {
 		subBubble(t, reply[:1], 1, func(t *testing.T, c *cluster) {
 			c.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) { return []byte(reply), args[0] == "PING" })
-			_, err := c.group.Claim(background, anything, &Claim{
-				Bytes: resp.AppendCommand(nil, "PING"), TTL: long,
-			})
+			_, err := c.group.Claim(background, anything, &Claim{Bytes: resp.AppendCommand(nil, "PING"), TTL: long})
 			assert.ErrorIs(t, err, ErrUnexpected)
 			c.eventually(time.Second, func() bool { return c.status(0).Connects == 2 }, "a new connection")
 		})
