@@ -1,14 +1,27 @@
 package main
 
 import (
-	"os"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
 	"reflect"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/resp"
 )
 
 // A wrong command line is reported in one line, and no node is asked.
@@ -31,6 +44,15 @@ func TestUsage(t *testing.T) {
 		{"an empty prefix", []string{"run", nodes, "--prefix=", "r", "--", "true"}, "--prefix is empty: leave it out, or set the variable that it stands for (see redlock run --help)"},
 		{"an empty token file", []string{"acquire", nodes, "--token-file", "", "r"}, "--token-file is empty"},
 		{"an empty owner", []string{"elect", nodes, "--owner", "", "r", "--", "true"}, "--owner is empty"},
+		{"a scheme", []string{"run", "--nodes=redis://a,gopher://b", "r", "--", "true"}, "the scheme must be one of"},
+		{"readers and a writer", []string{"run", nodes, "--shared", "--exclusive", "r", "--", "true"}, "can't be used together"},
+		{"no permits", []string{"run", nodes, "--permits=0", "r", "--", "true"}, "--permits"},
+		{"fewer permits", []string{"run", nodes, "--permits=-1", "r", "--", "true"}, "--permits"},
+		{"many permits", []string{"run", nodes, "--permits=2000", "r", "--", "true"}, "--permits"},
+		{"shared with also", []string{"run", nodes, "--shared", "--also=x", "r", "--", "true"}, "--also"},
+		{"fair and fenced", []string{"run", nodes, "--fair", "--fenced", "r", "--", "true"}, "--fenced"},
+		{"exclusive with min-hold", []string{"run", nodes, "--exclusive", "--min-hold=1s", "r", "--", "true"}, "--min-hold"},
+		{"permits with heal", []string{"run", nodes, "--permits=2", "--heal", "r", "--", "true"}, "--heal"},
 		{"timeout", []string{"run", nodes, "--timeout=0s", "r", "--", "true"}, "--timeout must be more than 0"},
 		{"also with min-hold", []string{"run", nodes, "--also=s", "--min-hold=1s", "r", "--", "true"}, "for a single resource"},
 		{"also the same", []string{"run", nodes, "--also=r", "r", "--", "true"}, "is named twice"},
@@ -115,15 +137,6 @@ func TestDurationsWithoutAUnitAreSeconds(t *testing.T) {
 	require.Equal(t, 1500*time.Millisecond, line.Run.KillAfter)
 	require.Equal(t, 7*time.Second, line.deployment.Timeout)
 	require.Equal(t, time.Minute, line.MaxTTL)
-}
-
-// URLs are separated as suits the place where they are written.
-func TestNodesAreSeparatedByBlanksAndLineBreaks(t *testing.T) {
-	_, nodes := masters(t, 3)
-	t.Setenv("REDLOCK_NODES", "\n "+strings.ReplaceAll(strings.TrimPrefix(nodes, "--nodes="), ",", ",\n ")+"\n")
-	require.Equal(t, exitOK, within("status", "r").code)
-	t.Setenv("REDLOCK_NODES", " \n")
-	require.Contains(t, within("status", "r").stderr, "no masters: name them")
 }
 
 // An unset variable in place of the resource must not make a resource of the
@@ -214,11 +227,225 @@ func TestHelpAndVersion(t *testing.T) {
 	require.Regexp(t, `^redlock .*\(go.*\)\n$`, r.stdout)
 }
 
-// Flags can be set in the environment too.
-func TestEnvironmentNamesTheMasters(t *testing.T) {
-	t.Setenv("REDLOCK_NODES", "redis://a,gopher://b")
-	r := within("run", "r", "--", "true")
-	require.Equal(t, exitUsage, r.code)
-	require.Contains(t, r.stderr, "the scheme must be one of")
-	require.NoError(t, os.Unsetenv("REDLOCK_NODES"))
+func TestExitCode(t *testing.T) {
+	deadline := func(last error) error {
+		return &redlock.CancelledError{Err: context.DeadlineExceeded, Last: last}
+	}
+	interrupted := &redlock.CancelledError{Err: context.Canceled, Cause: &errInterrupted{syscall.SIGTERM}, Last: redlock.ErrHeld}
+	for _, test := range []struct {
+		err  error
+		code int
+	}{
+		{nil, 0},
+		{errors.New("anything"), 1},
+		{redlock.ErrConfig, 64},
+		{redlock.ErrTTL, 64},
+		{redlock.ErrResource, 64},
+		{redlock.ErrHoldOptions, 64},
+		{redlock.ErrNoQuorum, 69},
+		{redlock.ErrOverloaded, 69},
+		{deadline(redlock.ErrNoQuorum), 69},
+		{deadline(nil), 69},
+		{redlock.ErrLost, 70},
+		{redlock.ErrNotHeld, 70},
+		{redlock.ErrExpired, 70},
+		{redlock.ErrHeld, 75},
+		{deadline(redlock.ErrHeld), 75},
+		{interrupted, 143},
+		{&exitError{42, redlock.ErrHeld}, 42},
+		{fmt.Errorf("so: %w", &exitError{code: 3}), 3},
+		{usagef("so"), 64},
+	} {
+		require.Equal(t, test.code, exitCode(test.err), "%v", test.err)
+	}
+}
+
+// narrow requires lines of at most 80 characters.
+func narrow(t *testing.T, text string, of ...string) {
+	t.Helper()
+	require.NotEmpty(t, text)
+	for line := range strings.Lines(text) {
+		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(line, "\n")), 80, "%q: %s", of, line)
+	}
+}
+
+func TestEveryHelpFitsInto80Columns(t *testing.T) {
+	t.Setenv("COLUMNS", "80")
+	for _, topic := range []string{
+		"", "run", "elect", "acquire", "extend", "release", "status", "init", "fence", "fence reset", "nodes", "doctor", "completion",
+		"help", "version",
+	} {
+		words := strings.Fields(topic)
+		help := within(append(words, "--help")...)
+		require.Equal(t, result{stdout: help.stdout}, help)
+		narrow(t, help.stdout, words...)
+		require.Equal(t, help, within(append([]string{"help"}, words...)...), topic)
+	}
+	require.Contains(t, within("help", "fence", "rest").stderr, `no command "fence rest"`)
+	require.Contains(t, within("help", "run", "reset").stderr, `no command "run reset"`)
+}
+
+func TestNodesFitsInto80Columns(t *testing.T) {
+	_, nodes := masters(t, 3)
+	wide := within("nodes", nodes, "--observe=0")
+	require.Equal(t, exitOK, wide.code, wide.stderr)
+	require.Len(t, strings.Split(wide.stdout, "\n"), 5, "one table for programs")
+	t.Setenv("COLUMNS", "80")
+	r := within("nodes", nodes, "--observe=0")
+	require.Equal(t, exitOK, r.code, r.stderr)
+	heads := strings.Fields(strings.SplitN(wide.stdout, "\n", 2)[0])
+	for _, head := range heads {
+		require.Contains(t, r.stdout, head)
+	}
+	require.Equal(t, strings.Count(r.stdout, "\nNODE")+1, strings.Count(r.stdout, "NODE"))
+	require.Greater(t, strings.Count(r.stdout, "NODE"), 1)
+}
+
+func TestTablesAreSplitWhereTheScreenEnds(t *testing.T) {
+	rows := [][]string{{"A", "B", "CC", "D"}, {"1", "two", "", strings.Repeat("±", 30)}}
+	require.Equal(t, "A  B    CC  D\n1  two  -   "+strings.Repeat("±", 30)+"\n", screen{}.table(rows))
+	require.Equal(t, screen{}.table(rows), screen{width: 42}.table(rows))
+	require.Equal(t, "A  B    CC\n1  two  -\n\nA  D\n1  "+strings.Repeat("±", 30)+"\n", screen{width: 41}.table(rows))
+	require.Equal(t, "A  B\n1  two\n\nA  CC\n1  -\n\nA  D\n1  "+strings.Repeat("±", 30)+"\n", screen{width: 1}.table(rows))
+	require.Equal(t, "A\n", screen{width: 1}.table([][]string{{"A"}}))
+}
+
+// What a node says reaches a terminal only as printable text, and no command
+// that shows it waits for ever.
+func TestHostileNodesDoNotReachTheTerminal(t *testing.T) {
+	redistest.NoLeaks(t)
+	const evil = "\x1b]0;evil\x07\x1b[2J\u202e\u009b31m\xff"
+	for name, hook := range map[string]redistest.Hook{
+		"texts": func(_ int, args []string) ([]byte, bool) {
+			switch command := strings.ToUpper(args[0]); {
+			case command == "EVALSHA" && slices.Contains(args, "x"): // status reads the key by a script
+				return resp.AppendBulkString(nil, evil), true
+			case slices.Contains([]string{"INFO", "GET", "ACL", "CONFIG"}, command):
+				return resp.AppendBulkString(nil, "redis_version:"+evil+"\r\nrole:"+evil+"\r\nrun_id:"+evil+"\r\nmaxmemory_policy:"+evil+"\r\n"), true
+			}
+			return nil, false
+		},
+		"holders": func(_ int, args []string) ([]byte, bool) {
+			switch command := strings.ToUpper(args[0]); {
+			case command == "SET" && slices.Contains(args, "GET"):
+				return resp.AppendBulkString(nil, evil+" "+strings.Repeat("A", 27)), true
+			case command == "SET":
+				return resp.AppendNull(nil), true
+			case command == "EVALSHA" && slices.Contains(args, "x"):
+				return resp.AppendBulkString(nil, "1 "+evil), true
+			}
+			return nil, false
+		},
+		"errors": func(_ int, args []string) ([]byte, bool) {
+			switch strings.ToUpper(args[0]) {
+			case "HELLO", "CLIENT", "INFO":
+				return nil, false
+			}
+			return resp.AppendSimpleError(nil, "ERR "+evil), true
+		},
+		"refusals": func(int, []string) ([]byte, bool) { return resp.AppendSimpleError(nil, "NOAUTH "+evil), true },
+		"no RESP":  func(int, []string) ([]byte, bool) { return []byte(evil + "\r\n"), true },
+		"silence":  func(int, []string) ([]byte, bool) { return nil, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			node := redistest.NewNode(redistest.NodeConfig{})
+			defer node.Close()
+			node.Serve(listener)
+			node.Handle(hook)
+			nodes := "--nodes=redis://" + listener.Addr().String()
+			for _, command := range [][]string{
+				{"status", "x"}, {"status", "--json", "x"}, {"nodes", "--observe=0"}, {"nodes", "--json", "--observe=0"},
+				{"doctor", "--observe=0"}, {"doctor", "--json", "--observe=0"}, {"release", "--force", "--yes", "x"},
+				{"acquire", "-n", "-v", "--owner=a", "x"}, {"acquire", "-w300ms", "--fenced", "x"}, {"acquire", "-n", "--json", "x"},
+				{"run", "-n", "--shared", "x", "--", "true"}, {"init"},
+			} {
+				got := within(append([]string{nodes, "--timeout=300ms"}, command...)...)
+				assert.NotEmpty(t, got.stdout+got.stderr, command)
+				for _, r := range got.stdout + got.stderr {
+					require.True(t, r == '\n' || unicode.IsPrint(r) && r != unicode.ReplacementChar, "%v prints %q: %q", command, r, got)
+				}
+			}
+		})
+	}
+}
+
+// What is on the command line may come from elsewhere, too. JSON shows bytes
+// that are no UTF-8, so that no two names look the same.
+func TestMessagesAboutTheCommandLineArePrintable(t *testing.T) {
+	_, nodes := masters(t, 3)
+	const evil = "\x1b[2J\u202e\xff"
+	for _, args := range [][]string{
+		{evil}, {"status", "--" + evil}, {"run", "--ttl=" + evil, "r", "--", "true"}, {"run", nodes, evil, "--", evil},
+		{"status", nodes, evil}, {"acquire", nodes, "-n", "--token-file=/" + evil + "/x", "r"}, {"help", evil},
+		{"run", "--nodes=redis://" + evil, "r", "--", "true"}, {"run", nodes, "--password-env=" + evil, "r", "--", "true"},
+	} {
+		got := within(args...)
+		require.NotEmpty(t, got.stdout+got.stderr, "%q", args)
+		for _, r := range got.stdout + got.stderr {
+			require.True(t, r == '\n' || unicode.IsPrint(r) && r != unicode.ReplacementChar, "%q prints %q: %q", args, r, got)
+		}
+	}
+	printed := asJSON[outcome](t, exitOK, "acquire", nodes, "-n", "caf\xe9")
+	require.Equal(t, `caf\xe9`, printed.Resource)
+	require.Equal(t, `caf\xe9`, asJSON[statusReport](t, exitOK, "status", nodes, "caf\xe9").Resource)
+}
+
+// completed returns what a real bash would offer. The last word is under the
+// cursor.
+func completed(t *testing.T, words ...string) []string {
+	t.Helper()
+	script := within("completion", "bash")
+	require.Equal(t, exitOK, script.code, script.stderr)
+	const ask = `
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_redlock
+printf '%s\n' "${COMPREPLY[@]}"`
+	cmd := exec.Command("bash", append([]string{"--norc", "-c", script.stdout + ask, "bash"}, words...)...)
+	cmd.Dir = t.TempDir()
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return strings.Fields(string(out))
+}
+
+func TestCompletionOfBash(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("needs bash")
+	}
+	require.Subset(t, completed(t, "redlock", ""), []string{"run", "acquire", "extend", "release"})
+	require.Equal(t, []string{"acquire"}, completed(t, "redlock", "ac"))
+	require.Equal(t, []string{"--min-hold"}, completed(t, "redlock", "run", "--min"))
+	require.Empty(t, completed(t, "redlock", "acquire", "--min"), "a flag of another command")
+	require.Equal(t, []string{"--nodes"}, completed(t, "redlock", "--no"), "a flag of all")
+	require.Subset(t, completed(t, "redlock", "acquire", "-n", "--no"), []string{"--nodes", "--nonblock"})
+	require.Contains(t, completed(t, "redlock", "run", "r", "--", "prin"), "printf", "the command's name")
+	require.Equal(t, []string{"fish"}, completed(t, "redlock", "completion", "fi"))
+}
+
+// If the other shells are installed, they parse their scripts. The scripts have
+// flags in any case.
+func TestCompletionOfOthers(t *testing.T) {
+	for _, shell := range []string{"zsh", "fish"} {
+		r := within("completion", shell)
+		require.Equal(t, exitOK, r.code, r.stderr)
+		require.Contains(t, r.stdout, "min-hold")
+		if _, err := exec.LookPath(shell); err != nil {
+			t.Logf("%s is not installed", shell)
+			continue
+		}
+		cmd := exec.Command(shell, "-n")
+		cmd.Stdin = strings.NewReader(r.stdout)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	require.Equal(t, exitUsage, within("completion", "csh").code)
+}
+
+func TestQuote(t *testing.T) {
+	out, err := exec.Command("sh", "-c", "printf %s "+quote(`it's $HOME "\`)).Output()
+	if err != nil {
+		t.Skip("needs sh")
+	}
+	require.Equal(t, `it's $HOME "\`, string(out))
 }

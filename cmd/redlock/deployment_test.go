@@ -1,13 +1,18 @@
 package main
 
 import (
+	"bytes"
+	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
@@ -70,14 +75,6 @@ func TestReleaseNeedsNoMaxTTL(t *testing.T) {
 	require.Equal(t, exitOK, r.code, r.stderr)
 }
 
-// Clients that name other masters are refused, with both sides (R30).
-func TestAnotherDeployment_R30(t *testing.T) {
-	_, nodes := masters(t, 3)
-	r := within("acquire", nodes[:strings.LastIndex(nodes, ",")], "-n", "r")
-	require.Equal(t, exitNoQuorum, r.code)
-	require.Regexp(t, "of 3 nodes, .* and this client has 2", r.stderr)
-}
-
 // A password is taken from the environment, and never shown (R27).
 func TestPassword_R27(t *testing.T) {
 	const password = "pass/word"
@@ -119,14 +116,302 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, exitOK, r.code, r.stderr)
 }
 
-// The prefix and the URLs may come from the environment, as in a crontab.
+// The prefix and the URLs may come from the environment, as in a crontab. URLs are
+// separated as suits the place where they are written.
 func TestEnvironment(t *testing.T) {
 	servers, nodes := mastersWith(t, redlock.Config{MaxTTL: longest, Prefix: "lock:"}, 3)
-	t.Setenv("REDLOCK_NODES", strings.TrimPrefix(nodes, "--nodes="))
+	t.Setenv("REDLOCK_NODES", "\n "+strings.ReplaceAll(strings.TrimPrefix(nodes, "--nodes="), ",", ",\n ")+"\n")
 	t.Setenv("REDLOCK_PREFIX", "lock:")
 	r := within("acquire", "r")
 	require.Equal(t, exitOK, r.code, r.stderr)
-	n, err := servers[0].Do("EXISTS", "lock:r")
+	require.NotNil(t, valueOf(t, servers[0], "lock:r"))
+	t.Setenv("REDLOCK_NODES", " \n")
+	require.Contains(t, within("status", "r").stderr, "no masters: name them")
+}
+
+// initAs opens a deployment as a program would.
+func initAs(t *testing.T, code int, outcome string, args ...string) initReport {
+	t.Helper()
+	r := asJSON[initReport](t, code, append([]string{"init"}, args...)...)
+	require.Equal(t, outcome, r.Outcome, "%+v", r)
+	require.Equal(t, code, r.ExitCode)
+	require.Equal(t, code != exitOK, r.Error != "")
+	return r
+}
+
+// A deployment is opened once, and its locks can be taken at once.
+func TestInit_R30(t *testing.T) {
+	redistest.NoLeaks(t)
+	_, nodes := unopened(t, 3)
+	got := within("init", nodes, "--max-ttl=0")
+	require.Equal(t, exitOK, got.code, got)
+	require.Empty(t, got.stderr)
+	require.Regexp(t, `^opened deployment [0-9a-f]{32}\n3 nodes, quorum 2, MaxTTL 30s\n\nNODE +FOUND\n(unix:\S+ +deployment [0-9a-f]{32} of 3 nodes\n){3}$`, got.stdout)
+	got = within("acquire", nodes, "--max-ttl=0", "-n", "r")
+	require.Equal(t, exitOK, got.code, got.stderr)
+
+	r := initAs(t, exitOK, "already_open", nodes, "--max-ttl=0")
+	assert.Len(t, r.Deployment, idDigits)
+	assert.Equal(t, 3, r.Size)
+	assert.EqualValues(t, 30, *r.MaxTTL)
+	got = within("init", nodes, "--max-ttl=0")
+	require.Equal(t, exitOK, got.code, got)
+	require.Contains(t, got.stdout, "deployment "+r.Deployment+" was open already\n")
+}
+
+// Init changes nothing unless all masters can be reached and are free, and says
+// what each is.
+func TestInitOfMastersInUse_R30(t *testing.T) {
+	servers, nodes := masters(t, 3)
+	two := nodes[:strings.LastIndex(nodes, ",")]
+	id := initAs(t, exitOK, "already_open", nodes).Deployment
+
+	r := initAs(t, exitInUse, "in_use", two)
+	assert.Regexp(t, "of 3 nodes, .* and this client has 2", r.Error)
+	require.Len(t, r.Nodes, 2)
+	assert.Contains(t, r.Nodes[0].Found, id)
+	r = initAs(t, exitInUse, "in_use", nodes, "--max-ttl=1m")
+	assert.Contains(t, r.Nodes[0].Found, "MaxTTL 24h")
+
+	do(t, servers[:1], "DEL", "redlock:seal")
+	r = initAs(t, exitInUse, "in_use", nodes)
+	assert.Contains(t, r.Error, "only some of the masters")
+	assert.Equal(t, "free", r.Nodes[0].Found)
+	do(t, servers[:1], "SET", "redlock:seal", "something")
+	r = initAs(t, exitInUse, "in_use", nodes)
+	assert.Contains(t, r.Nodes[0].Found, "hold something else")
+
+	require.NoError(t, servers[0].Kill())
+	r = initAs(t, exitNoQuorum, "no_quorum", nodes, "--timeout=1s")
+	assert.Contains(t, r.Nodes[0].Found, "not reached")
+	assert.Contains(t, r.Error, "1 of 3 masters")
+}
+
+// Masters of a deployment that is over are used anew, and count once no lock of
+// it can be valid.
+func TestInitReplaces_R30(t *testing.T) {
+	_, nodes := mastersWith(t, redlock.Config{}, 3)
+	two := nodes[:strings.LastIndex(nodes, ",")]
+	old := initAs(t, exitOK, "already_open", nodes, "--max-ttl=0").Deployment
+	r := initAs(t, exitOK, "opened", two, "--max-ttl=0", "--replace="+old)
+	require.NotEqual(t, old, r.Deployment)
+	for _, n := range r.Nodes {
+		require.NotNil(t, n.QuarantineS, n)
+		require.Greater(t, *n.QuarantineS, 10.0)
+		require.Contains(t, n.Found, "counts in ")
+	}
+	got := within("acquire", two, "--max-ttl=0", "-n", "r")
+	require.Equal(t, exitNoQuorum, got.code)
+	require.Contains(t, got.stderr, "quarantined for another ")
+	got = within("acquire", nodes, "--max-ttl=0", "-n", "r")
+	require.Equal(t, exitNoQuorum, got.code)
+	require.Contains(t, got.stderr, "another deployment")
+}
+
+// Masters of a deployment with a longer MaxTTL are taken over once its locks last
+// no longer than the clients of the new one wait, and the command says so.
+func TestInitReplacesALongerMaxTTL_R30(t *testing.T) {
+	_, nodes := unopened(t, 3)
+	old := initAs(t, exitOK, "opened", nodes, "--max-ttl=4s").Deployment
+	start := time.Now()
+	got := within("init", nodes, "--max-ttl=1s", "--replace="+old)
+	require.Equal(t, exitOK, got.code, got)
+	require.Contains(t, got.stdout, "MaxTTL 1s")
+	require.GreaterOrEqual(t, time.Since(start), 3*time.Second)
+	require.Regexp(t, `^redlock: waiting, since the deployment that is replaced has a longer MaxTTL: [123][.0-9]*s\n$`, got.stderr)
+}
+
+func TestInitUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"init"}, {"init", "--nodes=unix:///x", "--replace=x"}, {"init", "--nodes=unix:///x", "--max-ttl=0", "--forgetful"},
+		{"init", "--nodes=unix:///x,unix:///x"},
+	} {
+		got := within(args...)
+		assert.Equal(t, exitUsage, got.code, args)
+		assert.Empty(t, got.stdout)
+	}
+}
+
+// nodesOf asks for the nodes as a program would.
+func nodesOf(t *testing.T, code int, args ...string) nodesReport {
+	t.Helper()
+	return asJSON[nodesReport](t, code, append([]string{"nodes"}, args...)...)
+}
+
+func TestNodes(t *testing.T) {
+	redistest.NoLeaks(t)
+	servers, nodes := masters(t, 3)
+	_, err := servers[1].Do("CONFIG", "SET", "appendonly", "yes")
 	require.NoError(t, err)
-	require.EqualValues(t, 1, n)
+	_, err = servers[1].Do("CONFIG", "SET", "appendfsync", "always")
+	require.NoError(t, err)
+	_, err = servers[1].Do("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	require.NoError(t, err)
+	require.NoError(t, servers[2].Kill())
+
+	r := nodesOf(t, exitOK, nodes, "--observe=200ms")
+	assert.Equal(t, 2, r.Quorum)
+	assert.Equal(t, 2, r.Up)
+	require.Len(t, r.Nodes, 3)
+	for i, n := range r.Nodes[:2] {
+		product, version, err := servers[i].Introduction()
+		require.NoError(t, err)
+		assert.Equal(t, "up", n.State)
+		assert.Equal(t, "master", n.Role)
+		assert.Equal(t, product, n.Product)
+		assert.Equal(t, version, n.Version)
+		assert.Len(t, n.RunID, 40)
+		require.NotNil(t, n.UptimeS)
+		require.NotNil(t, n.RoundTripMS)
+		require.NotNil(t, n.OffsetMS)
+		require.NotNil(t, n.Rate)
+		assert.LessOrEqual(t, *n.OffsetMS, *n.OffsetErrMS+1, "one machine, one clock")
+		assert.Empty(t, n.Error)
+		assert.False(t, n.Quarantined, n.QuarantineWhy)
+	}
+	assert.Equal(t, "none", r.Nodes[0].Persistence)
+	assert.Equal(t, "noeviction", r.Nodes[0].Eviction)
+	assert.Equal(t, "aof always", r.Nodes[1].Persistence)
+	do(t, servers[1:2], "CONFIG", "SET", "no-appendfsync-on-rewrite", "yes")
+	assert.Equal(t, "aof always but in saves", nodesOf(t, exitOK, nodes, "--observe=0").Nodes[1].Persistence)
+	assert.Equal(t, "allkeys-lru", r.Nodes[1].Eviction)
+	assert.NotEmpty(t, r.Nodes[1].Warnings)
+	assert.NotEqual(t, "up", r.Nodes[2].State)
+	assert.NotEmpty(t, r.Nodes[2].Error)
+
+	text := within("nodes", nodes, "--observe=0")
+	assert.Equal(t, exitOK, text.code)
+	lines := strings.Split(text.stdout, "\n")
+	assert.Regexp(t, `^NODE +STATE +ROLE +SERVER +STARTED +RTT +OFFSET +RATE +EVICTION +PERSISTENCE +DEPLOYMENT +QUARANTINE$`, lines[0])
+	assert.Contains(t, lines[2], "allkeys-lru")
+	assert.Contains(t, text.stdout, "may evict the keys")
+
+	require.NoError(t, servers[1].Kill())
+	assert.Equal(t, 1, nodesOf(t, exitNoQuorum, nodes, "--observe=0").Up)
+}
+
+func TestNodesTellsAStepFromACorrection(t *testing.T) {
+	for gained, want := range map[time.Duration]string{300 * time.Microsecond: "+0.015% ±0.000", -time.Second: "stepped -1s"} {
+		_, _, rate := new(nodeView).showClock(probe.Clock{Span: 2 * time.Second, Gained: gained, Stepped: true})
+		assert.Equal(t, want, rate)
+	}
+}
+
+// The table has the deployment, and how long and why a master does not count;
+// the JSON has the whole id. Nothing is written.
+func TestNodesShowsDeploymentAndQuarantine_R30(t *testing.T) {
+	servers, nodes := unopened(t, 3)
+	flags := []string{nodes, "--max-ttl=10m", "--observe=0"}
+	r := nodesOf(t, exitOK, flags...)
+	for _, n := range r.Nodes {
+		assert.True(t, n.Quarantined)
+		assert.Equal(t, "not opened yet", n.QuarantineWhy)
+		assert.Greater(t, *n.QuarantineS, 300.0)
+		assert.Empty(t, n.Deployment)
+		assert.WithinDuration(t, time.Now(), *n.Started, patience)
+	}
+	for _, s := range servers {
+		keys, err := s.Do("DBSIZE")
+		require.NoError(t, err)
+		require.Zero(t, keys)
+	}
+	eventually(t, "its uptime proves for how long a master was not restarted", func() bool {
+		return *nodesOf(t, exitOK, flags...).Nodes[0].QuarantineS < 606
+	})
+
+	opened := initAs(t, exitOK, "opened", nodes, "--max-ttl=10m")
+	for _, n := range nodesOf(t, exitOK, flags...).Nodes {
+		assert.False(t, n.Quarantined, n.QuarantineWhy)
+		assert.True(t, n.Sealed)
+		assert.Equal(t, opened.Deployment, n.Deployment)
+		assert.Equal(t, 3, n.Size)
+		assert.Empty(t, n.Warnings)
+	}
+	assert.Contains(t, within(append([]string{"nodes"}, flags...)...).stdout, opened.Deployment[:shownDigits]+" of 3  -\n")
+	assert.NotEmpty(t, nodesOf(t, exitOK, nodes, "--max-ttl=0", "--forgetful", "--observe=0").Nodes[0].Warnings)
+
+	require.NoError(t, servers[0].Restart())
+	do(t, servers[1:2], "SET", "redlock:seal", strings.ReplaceAll(seal(t, servers[2]), opened.Deployment, strings.Repeat("f", idDigits)))
+	r = nodesOf(t, exitOK, flags...)
+	assert.Equal(t, "another deployment", r.Nodes[1].QuarantineWhy)
+	assert.Equal(t, strings.Repeat("f", idDigits), r.Nodes[1].Deployment)
+	do(t, servers[1:2], "DEL", "redlock:seal")
+	r = nodesOf(t, exitOK, flags...)
+	assert.Equal(t, "no quorum is sealed", r.Nodes[2].QuarantineWhy)
+	do(t, servers[1:2], "SET", "redlock:seal", seal(t, servers[2]))
+	r = nodesOf(t, exitOK, flags...)
+	assert.Empty(t, r.Nodes[2].QuarantineWhy)
+	assert.Equal(t, "first seen", r.Nodes[0].QuarantineWhy, "it has lost its seal")
+	assert.Greater(t, *r.Nodes[0].QuarantineS, 600.0)
+	assert.Regexp(t, `-  +10m\S+, first seen\n`, within(append([]string{"nodes"}, flags...)...).stdout)
+}
+
+// seal returns a master's seal.
+func seal(t *testing.T, s *redistest.Server) string {
+	t.Helper()
+	text, err := s.Do("GET", "redlock:seal")
+	require.NoError(t, err)
+	require.NotNil(t, text)
+	return text.(string)
+}
+
+func TestNodesShowsWhatIsNoMaster(t *testing.T) {
+	servers, nodes := masters(t, 2, redistest.OverTCP)
+	do(t, servers[1:], "REPLICAOF", "127.0.0.1", "1") // of a master that is away: it never loads keys
+	r := nodesOf(t, exitNoQuorum, nodes, "--observe=0")
+	assert.Equal(t, "replica", r.Nodes[1].Role)
+	assert.Contains(t, r.Nodes[1].Error, "role is replica")
+}
+
+func TestNodesOfAStoppedServerAnswersInTime(t *testing.T) {
+	t.Parallel()
+	servers, nodes := masters(t, 3)
+	require.NoError(t, servers[0].Stop())
+	begun := time.Now()
+	r := nodesOf(t, exitOK, nodes, "--observe=0", "--timeout=3s")
+	assert.Less(t, time.Since(begun), patience)
+	assert.Equal(t, 2, r.Up)
+	assert.NotEmpty(t, r.Nodes[0].Error)
+}
+
+// The name of a sealed process is long, and read as a whole: otherwise every
+// master would look like one that was a replica meanwhile.
+func TestSealsAreReadAsAWhole_R23(t *testing.T) {
+	_, nodes := masters(t, 3)
+	r := asJSON[nodesReport](t, exitOK, "nodes", nodes, "--observe=0")
+	require.Len(t, r.Nodes, 3)
+	for _, n := range r.Nodes {
+		require.True(t, n.Sealed)
+		require.NotContains(t, n.QuarantineWhy, "history")
+	}
+}
+
+// miniredis tells no run id, so that each client waits, not only the first. The
+// log, the status and a call that ends while it waits say why, and what to do
+// (R23, R31).
+func TestMiniredisSaysWhyEachClientWaits_R23_R31(t *testing.T) {
+	url := "redis://" + miniredis.RunT(t).Addr()
+	for range 2 {
+		var log bytes.Buffer
+		c, err := redlock.New(t.Context(), redlock.Config{
+			Nodes: redlock.Nodes(url), MaxTTL: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		require.NoError(t, err)
+		_, err = c.TryAcquire(t.Context(), "r", 500*time.Millisecond)
+		require.ErrorIs(t, err, redlock.ErrQuarantined)
+		require.ErrorContains(t, err, "tells no run id")
+		require.Contains(t, c.Nodes()[0].Warnings[0], "redlocktest")
+		require.NoError(t, c.Ready(t.Context()))
+		lock, err := c.TryAcquire(t.Context(), "r", 500*time.Millisecond)
+		require.NoError(t, err)
+		require.NoError(t, lock.Release(t.Context()))
+		require.NoError(t, c.Close(t.Context()))
+		require.Contains(t, log.String(), "tells no run id")
+	}
+	c, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(url), Forgetful: true})
+	require.NoError(t, err)
+	defer c.Close(t.Context())
+	lock, err := c.TryAcquire(t.Context(), "r", time.Second)
+	require.NoError(t, err)
+	require.NoError(t, lock.Release(t.Context()))
 }

@@ -96,24 +96,19 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 		return func(t *testing.T) { do(t, some, "CONFIG", "SET", name, value) }
 	}
 	nothing := func(*testing.T) {}
-	one, two := servers[:1], servers[:2]
+	one := servers[:1]
 	var side *redistest.Side
 	var seals []string
 	for _, s := range servers {
 		seals = append(seals, seal(t, s))
 	}
-	who := identityOf(t, seals[0])
-	// reseal changes the seals of the first k servers; mended restores all.
-	reseal := func(k int, change func(seal string) string) func(t *testing.T) {
-		return func(t *testing.T) {
-			for i, s := range servers[:k] {
-				do(t, []*redistest.Server{s}, "SET", "redlock:seal", change(seals[i]))
-			}
-		}
-	}
+	opened, err := pure.ParseSeal(seals[0])
+	require.NoError(t, err)
 	mended := func(t *testing.T) {
 		do(t, servers, "DEL", "redlock:opening", "redlock:seal")
-		reseal(3, func(seal string) string { return seal })(t)
+		for i := range servers {
+			do(t, servers[i:i+1], "SET", "redlock:seal", seals[i])
+		}
 	}
 	forgetful := []string{"--max-ttl=0", "--forgetful"}
 	for _, c := range []struct {
@@ -146,8 +141,6 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 			config(one, "maxmemory", "0")(t)
 			do(t, one, "DEL", "filler")
 		}, nil, exitOK, []string{"warning writes", "warning memory"}},
-		{"memory full on a quorum", config(two, "maxmemory", "1kb"), config(two, "maxmemory", "0"), nil, exitUnsafe,
-			[]string{"unsafe writes", "warning memory"}},
 		{"min-replicas", config(one, "min-replicas-to-write", "1"), config(one, "min-replicas-to-write", "0"), nil, exitOK,
 			[]string{"warning writes", "warning min-replicas"}},
 		{"idle timeout", config(one, "timeout", "5"), config(one, "timeout", "0"), nil, exitOK, []string{"warning idle-timeout"}},
@@ -163,10 +156,9 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 			}
 			config(one, "maxclients", "120")(t)
 		}, config(one, "maxclients", "1000"), nil, exitOK, []string{"warning clients"}},
-		{"seal of another MaxTTL", reseal(1, func(seal string) string { return strings.Replace(seal, "max_ttl_ms=120000", "max_ttl_ms=5000", 1) }),
-			mended, nil, exitUnsafe, []string{"unsafe seals"}},
-		{"seal of another process", reseal(1, func(seal string) string { return strings.Replace(seal, "run_id=", "run_id=x", 1) }),
-			mended, nil, exitOK, []string{"note restarts"}},
+		{"seal of another MaxTTL", func(t *testing.T) {
+			do(t, one, "SET", "redlock:seal", strings.Replace(seals[0], "max_ttl_ms=120000", "max_ttl_ms=5000", 1))
+		}, mended, nil, exitUnsafe, []string{"unsafe seals"}},
 		{"something in the seal's place", func(t *testing.T) {
 			do(t, one, "DEL", "redlock:seal")
 			do(t, one, "LPUSH", "redlock:seal", "x")
@@ -174,24 +166,10 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 		{"something in the place of the fencing numbers", func(t *testing.T) { do(t, one, "SET", "redlock:fence", "x") },
 			func(t *testing.T) { do(t, servers, "DEL", "redlock:fence") }, nil, exitOK, []string{"warning fence"}},
 		{"not opened", func(t *testing.T) { do(t, servers, "DEL", "redlock:seal") }, mended, nil, exitOK, []string{"warning initialised"}},
-		{"half opened", func(t *testing.T) { do(t, one, "DEL", "redlock:seal") }, mended, nil, exitOK, []string{"warning initialised", "note restarts"}},
-		{"less than half opened", func(t *testing.T) { do(t, two, "DEL", "redlock:seal") }, mended, nil, exitUnsafe,
-			[]string{"unsafe initialised", "unsafe restarts"}},
 		{"an opening left over", func(t *testing.T) {
 			do(t, servers, "DEL", "redlock:seal")
-			do(t, one, "SET", "redlock:opening", pure.Opening{Stage: pure.Locked, Identity: who}.String())
+			do(t, one, "SET", "redlock:opening", pure.Opening{Stage: pure.Locked, Identity: opened.Identity}.String())
 		}, mended, nil, exitOK, []string{"warning initialised"}},
-		{"opened for another number", reseal(3, func(seal string) string {
-			five := pure.Identity{ID: who.ID, Nodes: 5, Members: who.Members + "," + who.Members[:33]}
-			return strings.Replace(seal, who.String(), five.String(), 1)
-		}), mended, nil, exitUnsafe, []string{"unsafe deployment"}},
-		{"different ids", reseal(1, func(seal string) string { return strings.Replace(seal, who.ID, strings.Repeat("f", 32), 1) }),
-			mended, nil, exitUnsafe, []string{"unsafe deployment"}},
-		{"not a member", func(t *testing.T) {
-			member := pure.MemberOf(servers[0].TCPAddr())
-			reseal(3, func(seal string) string { return strings.Replace(seal, member, strings.Repeat("f", 16), 1) })(t)
-			do(t, one, "DEL", "redlock:seal")
-		}, mended, nil, exitOK, []string{"warning deployment", "note restarts"}},
 		{"other keys", func(t *testing.T) { do(t, one, "SET", "x", "y") }, func(t *testing.T) { do(t, one, "DEL", "x") }, nil, exitOK, []string{"note other-keys"}},
 		{"password", func(t *testing.T) {
 			side = servers[0].Side()
@@ -202,7 +180,6 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 			_, err := side.Do("CONFIG", "SET", "requirepass", "")
 			require.NoError(t, err)
 		}, nil, exitOK, []string{"warning reachable"}},
-		{"TTL too long", nothing, nothing, []string{"--ttl=1h"}, exitUnsafe, []string{"unsafe max-ttl"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.plant(t)
@@ -222,14 +199,6 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 		})
 	}
 	requireFound(t, examine(t, exitOK, append([]string{nodes}, patient...)...), onLoopback(nil)...)
-}
-
-// identityOf reads a seal.
-func identityOf(t *testing.T, text string) pure.Identity {
-	t.Helper()
-	seal, err := pure.ParseSeal(text)
-	require.NoError(t, err)
-	return seal.Identity
 }
 
 // onLoopback adds the findings for servers that are reached over TCP on this
@@ -297,19 +266,44 @@ func TestDoctorFindsMissingRights(t *testing.T) {
 	assert.Contains(t, r.Findings[0].Seen[0].What, "MGET is forbidden")
 }
 
-func TestDoctorFindsRenamedCommands(t *testing.T) {
+// What the masters were before the doctor came.
+func TestDoctorOfOtherMasters(t *testing.T) {
 	t.Parallel()
-	servers, nodes := sound(t, 3)
-	require.NoError(t, servers[0].RestartWith("--rename-command", "EVALSHA", ""))
-	r := examine(t, exitOK, append([]string{nodes}, patient...)...)
-	requireFound(t, r, "warning initialised", "warning rights", "note restarts") // it lost its seal
-	assert.Contains(t, r.Findings[1].Seen[0].What, "EVALSHA is unknown")
-}
-
-func TestDoctorFindsTheSameServerTwice(t *testing.T) {
+	renamed, clustered := []string{"--rename-command", "EVALSHA", ""}, []string{"--cluster-enabled", "yes", "--port", "0"}
+	for name, c := range map[string]struct {
+		masters int
+		restart []string // the first, with other settings
+		code    int
+		want    []string
+	}{
+		"two masters":       {2, nil, exitOK, []string{"warning size"}},
+		"a renamed command": {3, renamed, exitOK, []string{"warning initialised", "warning rights", "note restarts"}}, // it lost its seal
+		"a cluster node":    {3, clustered, exitUnsafe, []string{"unsafe cluster"}},
+	} {
+		servers, nodes := sound(t, c.masters)
+		if c.restart != nil {
+			require.NoError(t, servers[0].RestartWith(c.restart...))
+		}
+		r := examine(t, c.code, append([]string{nodes}, patient...)...)
+		requireFound(t, r, c.want...)
+		if name == "a renamed command" {
+			assert.Contains(t, r.Findings[1].Seen[0].What, "EVALSHA is unknown")
+		}
+	}
 	servers := redistest.Servers(t, 2, func(o *redistest.Options) { o.TCP, o.Unix = true, true })
 	nodes := fmt.Sprintf("--nodes=%s,%s,%s", servers[0].URL(), servers[0].UnixURL(), servers[1].URL())
 	requireFound(t, examine(t, exitUnsafe, append([]string{nodes}, patient...)...), "unsafe same-server", "warning initialised", "note placement")
+
+	// Without flags the doctor examines what redlock init without flags has
+	// opened.
+	_, nodes = unopened(t, 3)
+	initAs(t, exitOK, "opened", nodes, "--max-ttl=0")
+	assert.Empty(t, examine(t, exitOK, nodes, "--max-ttl=0", "--observe=0", "--ttl=30s").Findings)
+	// A MaxTTL below the usual TTL is no fault: no client uses the usual TTL then.
+	_, nodes = mastersWith(t, redlock.Config{MaxTTL: 9 * time.Second}, 3)
+	for _, f := range examine(t, exitOK, nodes, "--max-ttl=9s", "--observe=0").Findings {
+		assert.Equal(t, doctor.Warning, f.Level, "%+v", f) // on a busy machine a round trip may be long
+	}
 }
 
 func TestDoctorFindsReplicas(t *testing.T) {
@@ -334,12 +328,6 @@ func TestDoctorFindsReplicas(t *testing.T) {
 	_, err := side.Do("SUBSCRIBE", "__sentinel__:hello")
 	require.NoError(t, err)
 	requireFound(t, examine(t, exitUnsafe, append([]string{others}, patient...)...), "unsafe sentinels", "warning replicas", "note placement", "note restarts")
-}
-
-func TestDoctorFindsClusterNodes(t *testing.T) {
-	servers, nodes := sound(t, 3)
-	require.NoError(t, servers[0].RestartWith("--cluster-enabled", "yes", "--port", "0"))
-	requireFound(t, examine(t, exitUnsafe, append([]string{nodes}, patient...)...), "unsafe cluster")
 }
 
 func TestDoctorOfNodesThatAreDown(t *testing.T) {
@@ -405,27 +393,6 @@ func TestDoctorFindsClocks(t *testing.T) {
 	require.Len(t, r.Findings[1].Seen, 2)
 	assert.Regexp(t, `^\+36\d\d\.\d s$`, r.Findings[1].Seen[0].What)
 	assert.Regexp(t, `^-(3600\.\d|3599\.[5-9]) s$`, r.Findings[1].Seen[1].What, "half of a round trip may be missing, or too much")
-}
-
-// A MaxTTL below the usual TTL is no fault: no client uses the usual TTL then.
-func TestDoctorWithAShortMaxTTL(t *testing.T) {
-	_, nodes := mastersWith(t, redlock.Config{MaxTTL: 9 * time.Second}, 3)
-	for _, f := range examine(t, exitOK, nodes, "--max-ttl=9s", "--observe=0").Findings {
-		assert.Equal(t, doctor.Warning, f.Level, "%+v", f) // on a busy machine a round trip may be long
-	}
-}
-
-// Without flags the doctor examines what redlock init without flags has opened.
-func TestDoctorOfTheDefaults(t *testing.T) {
-	_, nodes := unopened(t, 3)
-	initAs(t, exitOK, "opened", nodes, "--max-ttl=0")
-	assert.Empty(t, examine(t, exitOK, nodes, "--max-ttl=0", "--observe=0", "--ttl=30s").Findings)
-}
-
-func TestDoctorOfFewNodes(t *testing.T) {
-	_, nodes := sound(t, 2)
-	requireFound(t, examine(t, exitOK, append([]string{nodes}, patient...)...), "warning size")
-	assert.Equal(t, exitWarned, within(append([]string{"doctor", nodes, "--strict"}, patient...)...).code)
 }
 
 func TestDoctorUsage(t *testing.T) {

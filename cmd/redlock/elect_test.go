@@ -132,27 +132,6 @@ func number64(t *testing.T, text string) uint64 {
 	return n
 }
 
-// A candidate that loses its leadership stops its command, and campaigns again.
-func TestElectAfterALoss(t *testing.T) {
-	t.Parallel()
-	servers, nodes := masters(t, 3)
-	path := filepath.Join(t.TempDir(), "terms")
-	elect := spawned(t, elects(t, nodes, []string{"--ttl=3s"}, leads(path)...))
-	for i := range 2 {
-		eventually(t, "no leader", func() bool { return len(lines(t, path)) == 2*i+1 })
-		for _, s := range servers {
-			_, err := s.Do("DEL", "r")
-			require.NoError(t, err)
-		}
-	}
-	eventually(t, "no leader", func() bool { return len(lines(t, path)) == 5 })
-	require.NoError(t, elect.Process.Signal(syscall.SIGTERM))
-	require.Equal(t, 5, await(t, elect))
-	said := lines(t, path)
-	require.Less(t, number64(t, said[0]), number64(t, said[2]))
-	require.Less(t, number64(t, said[2]), number64(t, said[4]))
-}
-
 // A command that ends by itself ends the candidacy, with its exit code.
 func TestElectEndsWithItsCommand(t *testing.T) {
 	t.Parallel()

@@ -18,51 +18,8 @@ import (
 	"github.com/redmux/redmux/redlock/admin"
 )
 
-// redlock run with the flags of locks that are not plain: what runs beside a
-// command, and what is refused.
-func TestRunWithOtherForms(t *testing.T) {
-	redistest.NoLeaks(t)
-	_, nodes := masters(t, 3)
-	code := func(wait string, flags []string) int {
-		cmd := spawned(t, runs(t, nodes, append([]string{wait}, flags...), "true"))
-		_ = cmd.Wait()
-		return cmd.ProcessState.ExitCode()
-	}
-	for _, c := range []struct {
-		name            string
-		first           []string
-		beside, refused []string
-	}{
-		{"shared", []string{"--shared"}, []string{"--shared"}, []string{"--exclusive"}},
-		{"exclusive", []string{"--exclusive"}, nil, []string{"--shared"}},
-		{"permits", []string{"--permits=2"}, []string{"--permits=2"}, []string{"--permits=1"}},
-		{"fair", []string{"--fair"}, nil, []string{"--fair"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			dir := t.TempDir()
-			begun, end := filepath.Join(dir, "begun"), filepath.Join(dir, "end")
-			script := shell(`: >"$1"; while test ! -e "$2"; do sleep 0.01; done`, begun, end)
-			run := spawned(t, runs(t, nodes, append([]string{"-n"}, c.first...), script...))
-			appears(t, begun)
-			if c.beside != nil {
-				require.Zero(t, code("-n", c.beside))
-			}
-			require.Equal(t, exitHeld, code("-n", c.refused))
-			time.AfterFunc(100*time.Millisecond, func() { _ = os.WriteFile(end, nil, 0o600) })
-			require.Zero(t, code("-w10s", c.refused))
-			require.NoError(t, run.Wait())
-		})
-	}
-	for _, args := range [][]string{
-		{"--shared", "--exclusive"}, {"--permits=0", "--fair"}, {"--permits=0"}, {"--permits=-1"}, {"--permits=2000"},
-		{"--shared", "--also=x"}, {"--fair", "--fenced"}, {"--exclusive", "--min-hold=1s"}, {"--permits=2", "--heal"},
-	} {
-		require.Equal(t, exitUsage, code("-n", args), "%q", args)
-	}
-}
-
-// Locks of different kinds on one name do not see each other in the masters, so
-// the commands look. A lock without a flag is the writer's where there are
+// What may run beside a command, by the flags of both. Locks of different kinds on
+// one name do not see each other in the masters, so the commands look. A lock without a flag is the writer's where there are
 // readers, as users of flock expect.
 func TestRunSeesLocksOfOtherKinds(t *testing.T) {
 	redistest.NoLeaks(t)
@@ -76,6 +33,11 @@ func TestRunSeesLocksOfOtherKinds(t *testing.T) {
 		{"run --shared", "run -n", exitHeld, "read by 1"},
 		{"run --shared", "run -w 300ms", exitHeld, "read by 1"},
 		{"run --shared", "run -n --shared", 0, ""},
+		{"run --shared", "run -n --exclusive", exitHeld, "read by 1"},
+		{"run --exclusive", "run -n --shared", exitHeld, ""},
+		{"run --permits=2", "run -n --permits=2", 0, ""},
+		{"run --permits=2", "run -n --permits=1", exitHeld, ""},
+		{"run --fair", "run -n --fair", exitHeld, ""},
 		{"run", "run -n --shared", exitHeld, "is held by"},
 		{"run", "run -n --exclusive", exitHeld, "is held by"},
 		{"run --exclusive", "run -n", exitHeld, "is held by"},
@@ -231,12 +193,7 @@ func TestALockIsNotUsedUnlessAQuorumSaysWhatIsBesideIt_R33(t *testing.T) {
 
 	// Masters that grant locks, but may not say who reads: the command does not
 	// run.
-	allow := func(rule string) {
-		for _, s := range servers[:2] {
-			_, err := s.Do("ACL", "SETUSER", "default", rule)
-			require.NoError(t, err)
-		}
-	}
+	allow := func(rule string) { do(t, servers[:2], "ACL", "SETUSER", "default", rule) }
 	allow("-zrange")
 	ran := filepath.Join(t.TempDir(), "ran")
 	for _, args := range [][]string{{"run", "-w1s"}, {"run", "-n"}, {"run"}, {"acquire"}, {"acquire", "-w1s"}, {"run", "-w1s"}} {

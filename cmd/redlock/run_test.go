@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -149,8 +148,8 @@ func TestRunGivesTheCommandItsEnvironment(t *testing.T) {
 }
 
 // With a fencing number, it is there too, and higher in each run, also of those
-// for several resources; a run within another that has none does not inherit
-// it.
+// for several resources; a run within another sees the variables of its own run,
+// and inherits no number.
 func TestRunFenced(t *testing.T) {
 	t.Parallel()
 	_, nodes := masters(t, 3)
@@ -166,21 +165,11 @@ func TestRunFenced(t *testing.T) {
 	r := finish(t, runs(t, nodes, []string{"--fenced"}, binary(t), "run", nodes, "inner", "--", "env"))
 	require.Equal(t, 0, r.code, r.stderr)
 	require.NotContains(t, r.stdout, "REDLOCK_FENCE")
-	r = finish(t, runs(t, nodes, []string{"--fenced", "--forgetful"}, "true"))
-	require.Equal(t, exitUsage, r.code, r.stderr)
-}
-
-// One run within another: the inner command sees the variables of the inner
-// run.
-func TestRunWithinRun(t *testing.T) {
-	t.Parallel()
-	_, nodes := masters(t, 3)
-	outer := runs(t, nodes, nil, binary(t), "run", nodes, "inner", "--", "env")
-	r := finish(t, outer)
-	require.Equal(t, 0, r.code, r.stderr)
 	require.Contains(t, r.stdout, "REDLOCK_RESOURCE=inner\n")
 	require.Equal(t, 1, strings.Count(r.stdout, "REDLOCK_RESOURCE="))
 	require.Equal(t, 1, strings.Count(r.stdout, "REDLOCK_UNTIL="))
+	r = finish(t, runs(t, nodes, []string{"--fenced", "--forgetful"}, "true"))
+	require.Equal(t, exitUsage, r.code, r.stderr)
 }
 
 // A standard error that nothing reads does not let a command work on.
@@ -217,21 +206,6 @@ func TestRunLeavesInputAndOutputAlone(t *testing.T) {
 
 	r = finish(t, runs(t, nodes, nil, shell("echo out; echo err >&2")...))
 	require.Equal(t, result{0, "out\n", "err\n"}, r)
-}
-
-// A command must not inherit signals that we ignore: "yes | head" would never
-// end.
-func TestRunLeavesSignalDispositionsAlone(t *testing.T) {
-	t.Parallel()
-	if _, err := os.Stat("/proc/self/status"); err != nil {
-		t.Skip("needs /proc")
-	}
-	_, nodes := masters(t, 3)
-	script := []string{"grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"}
-	plain, err := exec.Command(script[0], script[1:]...).Output()
-	require.NoError(t, err)
-	r := finish(t, runs(t, nodes, nil, script...))
-	require.Equal(t, string(plain), r.stdout)
 }
 
 func TestRunWhereTheLockIsHeld(t *testing.T) {
@@ -286,20 +260,29 @@ func TestRunWhoseLockWasGoneBeforeItsRelease_R9(t *testing.T) {
 	}
 }
 
-// With --verbose a wait is reported, with the holder.
+// With --verbose a wait is reported, with the holder. A signal ends the wait, and
+// no key is left.
 func TestRunThatWaitsSaysSo_R31(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
-	lock := takenBy(t, client(t, servers), servers, "r")
-	cmd := runs(t, nodes, []string{"-v"}, "true")
-	stderr := &lockedBuffer{}
-	cmd.Stderr = stderr
-	spawned(t, cmd)
-	eventually(t, "it does not say so", func() bool {
-		return strings.Contains(stderr.String(), `redlock: waiting: resource "r" is held by `+lock.Token().Fingerprint())
-	})
+	c := client(t, servers)
+	lock := takenBy(t, c, servers, "r")
+	waits := func() *exec.Cmd {
+		cmd := runs(t, nodes, []string{"-v"}, "true")
+		stderr := &lockedBuffer{}
+		cmd.Stderr = stderr
+		spawned(t, cmd)
+		eventually(t, "it does not say so", func() bool {
+			return strings.Contains(stderr.String(), `redlock: waiting: resource "r" is held by `+lock.Token().Fingerprint())
+		})
+		return cmd
+	}
+	patient, interrupted := waits(), waits()
+	require.NoError(t, interrupted.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 143, await(t, interrupted))
 	require.NoError(t, lock.Release(context.Background()))
-	require.Equal(t, 0, await(t, cmd))
+	require.Equal(t, 0, await(t, patient))
+	require.Equal(t, admin.StateFree, state(t, c))
 }
 
 // The outcome of a run goes to a file, for programs.
@@ -356,38 +339,6 @@ func TestRunWritesItsOutcome(t *testing.T) {
 	r = finish(t, runs(t, nodes, []string{"--outcome=/nowhere/at/all"}, "true"))
 	require.Equal(t, exitUsage, r.code)
 	require.Contains(t, r.stderr, `--outcome "/nowhere/at/all": no such file`)
-}
-
-// A signal ends the wait, and no key is left.
-func TestRunInterruptedWhileItWaits(t *testing.T) {
-	t.Parallel()
-	servers, nodes := masters(t, 3)
-	c := client(t, servers)
-	lock, err := c.TryAcquire(context.Background(), "r", time.Hour)
-	require.NoError(t, err)
-	cmd := spawned(t, runs(t, nodes, nil, "true"))
-	eventually(t, "it does not ask", func() bool {
-		clients, err := servers[0].Do("CLIENT", "LIST")
-		require.NoError(t, err)
-		return strings.Contains(clients.(string), "name=redlock")
-	})
-	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-	require.Equal(t, 143, await(t, cmd))
-	require.NoError(t, lock.Release(context.Background()))
-	require.Equal(t, admin.StateFree, state(t, c))
-}
-
-func TestRunWithoutQuorum(t *testing.T) {
-	t.Parallel()
-	servers, nodes := masters(t, 3)
-	for _, s := range servers[1:] {
-		require.NoError(t, s.Kill())
-	}
-	for _, flags := range [][]string{{"-n"}, {"-w", "1m"}, {}} {
-		r := finish(t, runs(t, nodes, append(flags, "--timeout=200ms"), "true"))
-		require.Equal(t, exitNoQuorum, r.code, r.stderr)
-		require.Contains(t, r.stderr, "no quorum")
-	}
 }
 
 func TestRunKeepsTheLockForMinHold(t *testing.T) {
@@ -450,292 +401,30 @@ while :; do sleep 0.02; done`
 	require.Equal(t, admin.StateFree, state(t, c))
 }
 
-// ticking is a script that appends the time in nanoseconds to a file every few
-// milliseconds, in a grandchild that also ignores TERM. It ends when the test's
-// directory is gone, even if the program under test fails to end it.
-const ticking = `trap '' TERM
-(trap '' TERM; while test -d "$1"; do date +%s%N >>"$1/ticks"; sleep 0.005; done) &
-touch "$1/ready"
-wait
-while test -d "$1"; do wait; done`
+// pidWritten is the beginning of a script that writes its pid to a file of its
+// folder.
+const pidWritten = `echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; `
 
-// lastTick is the latest time in files of a folder that ticking commands write.
-// It waits until each has a line.
-func lastTick(t *testing.T, dir string, names ...string) (latest time.Time) {
+// pidIn reads a pid.
+func pidIn(t *testing.T, path string) (pid int) {
 	t.Helper()
-	for _, name := range names {
-		eventually(t, name+" does not tick", func() bool {
-			data, err := os.ReadFile(filepath.Join(dir, name))
-			lines := strings.Split(string(data), "\n")
-			if err != nil || len(lines) < 2 {
-				return false
-			}
-			ns, err := strconv.ParseInt(lines[len(lines)-2], 10, 64)
-			if last := time.Unix(0, ns); err == nil && last.After(latest) {
-				latest = last
-			}
-			return err == nil
-		})
-	}
-	return latest
-}
-
-// overslept starts a goroutine that sleeps. What it returns is by how much that
-// woke late at most: for so long the machine may have kept any process waiting.
-func overslept(t *testing.T) func() time.Duration {
-	const nap = 5 * time.Millisecond
-	var most atomic.Int64
-	go func() {
-		for t.Context().Err() == nil {
-			begun := time.Now()
-			time.Sleep(nap)
-			most.Store(max(most.Load(), int64(time.Since(begun)-nap)))
-		}
-	}()
-	return func() time.Duration { return time.Duration(most.Load()) }
-}
-
-// requireStill asserts that nothing ticks any more. A tick that was being
-// written when its writer was killed counts by its time.
-func requireStill(t *testing.T, dir string, names ...string) {
-	t.Helper()
-	now := time.Now()
-	time.Sleep(100 * time.Millisecond)
-	require.False(t, lastTick(t, dir, names...).After(now), "something goes on")
-}
-
-// A command whose lock cannot be renewed is dead before the validity ends,
-// grandchildren included, by its own clock. The last renewal was before the
-// servers stopped.
-func TestRunOfALostLockEndsWithinItsValidity_R13(t *testing.T) {
-	t.Parallel()
-	servers, nodes := masters(t, 3)
-	dir := t.TempDir()
-	const ttl = 10 * time.Second
-	cmd := runs(t, nodes, []string{"--ttl", ttl.String(), "--kill-after=300ms"}, shell(ticking, dir)...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	spawned(t, cmd)
-	lastTick(t, dir, "ticks")
-	for _, s := range servers {
-		require.NoError(t, s.Stop())
-	}
-	stopped, late := time.Now(), overslept(t)
-	require.Equal(t, exitLost, await(t, cmd), stderr.String())
-	requireStill(t, dir, "ticks")
-	require.Less(t, lastTick(t, dir, "ticks"), stopped.Add(ttl-ttl/100+late()), "it worked unlocked")
-	require.Contains(t, stderr.String(), "stopping the command")
-}
-
-// A command that handles TERM has time to clean up. What it leaves running is
-// killed afterwards, and the exit code reports the loss.
-func TestRunOfALostLockAsksFirst(t *testing.T) {
-	t.Parallel()
-	servers, nodes := masters(t, 3)
-	dir := t.TempDir()
-	cmd := spawned(t, runs(t, nodes, []string{"--ttl=9s"},
-		shell(`trap 'touch "$1/cleaned"; exit 0' TERM
-(trap '' TERM; while :; do date +%s%N >>"$1/ticks"; sleep 0.005; done) &
-while :; do sleep 0.02; done`, dir)...))
-	lastTick(t, dir, "ticks")
-	for _, s := range servers {
-		require.NoError(t, s.Stop())
-	}
-	require.Equal(t, exitLost, await(t, cmd))
-	require.True(t, exists(filepath.Join(dir, "cleaned")))
-	requireStill(t, dir, "ticks")
-}
-
-// A lock that the masters report as another client's is lost at once, long
-// before its validity ends.
-func TestRunOfALockThatIsTakenAway(t *testing.T) {
-	t.Parallel()
-	servers, nodes := masters(t, 3)
-	dir := t.TempDir()
-	cmd := runs(t, nodes, []string{"--ttl=6s", "--kill-after=100ms"}, shell(ticking, dir)...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	spawned(t, cmd)
-	lastTick(t, dir, "ticks")
-	for _, s := range servers {
-		_, err := s.Do("SET", "r", "another's")
-		require.NoError(t, err)
-	}
-	require.Equal(t, exitLost, await(t, cmd))
-	requireStill(t, dir, "ticks")
-	require.Contains(t, stderr.String(), "it is not ours any more")
-}
-
-// A stopped wrapper does not renew. The guard ends the command in time, and the
-// wrapper reports it when it is continued.
-func TestRunWithAStoppedWrapperEndsWithinTheValidity_R15(t *testing.T) {
-	t.Parallel()
-	_, nodes := masters(t, 3)
-	dir := t.TempDir()
-	const ttl = 10 * time.Second
-	cmd := spawned(t, runs(t, nodes, []string{"--ttl", ttl.String()}, shell(ticking, dir)...))
-	lastTick(t, dir, "ticks")
-	require.NoError(t, redistest.StopProcess(cmd.Process))
-	stopped := time.Now()
-	time.Sleep(time.Until(stopped.Add(ttl))) // the last renewal before the stop has run out
-	requireStill(t, dir, "ticks")
-	require.Less(t, lastTick(t, dir, "ticks"), stopped.Add(ttl-ttl/100), "it worked unlocked")
-	require.NoError(t, redistest.ContinueProcess(cmd.Process))
-	require.Equal(t, exitLost, await(t, cmd))
-}
-
-// If everything is stopped, guard included, what is continued too late is
-// killed before it can do anything.
-func TestRunThatIsContinuedTooLateIsKilled_R15(t *testing.T) {
-	t.Parallel()
-	_, nodes := masters(t, 3)
-	dir := t.TempDir()
-	const ttl = 3 * time.Second // so that a busy machine stops all of them before the lock is lost for another reason
-	cmd := spawned(t, runs(t, nodes, []string{"--ttl", ttl.String()},
-		shell(`echo $$ >"$1/pid"; while :; do date +%s%N >>"$1/ticks"; done`, dir)...))
-	lastTick(t, dir, "ticks")
-	group := groupOf(t, dir)
-	require.NoError(t, redistest.StopProcess(cmd.Process))
-	require.NoError(t, syscall.Kill(-group, syscall.SIGSTOP))
-	time.Sleep(ttl)
-	require.True(t, alive(group), "it was killed while everything was stopped")
-	last := lastTick(t, dir, "ticks")
-	require.NoError(t, redistest.ContinueProcess(cmd.Process))
-	require.Equal(t, exitLost, await(t, cmd))
-	eventually(t, "the group is there", func() bool { return !alive(group) })
-	require.Equal(t, last, lastTick(t, dir, "ticks"), "it went on")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, err = fmt.Sscan(string(data), &pid)
+	require.NoError(t, err)
+	return pid
 }
 
 // groupOf is the process group of a command that wrote its pid.
 func groupOf(t *testing.T, dir string) int {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "pid"))
-	require.NoError(t, err)
-	var pid int
-	_, err = fmt.Sscan(string(data), &pid)
-	require.NoError(t, err)
-	group, err := syscall.Getpgid(pid)
+	group, err := syscall.Getpgid(pidIn(t, filepath.Join(dir, "pid")))
 	require.NoError(t, err)
 	return group
 }
 
 // alive reports whether a process group has any process.
 func alive(group int) bool { return syscall.Kill(-group, 0) == nil }
-
-// A wrapper that is killed leaves neither the command nor what the command
-// started.
-func TestRunThatIsKilledLeavesNoCommandBehind(t *testing.T) {
-	t.Parallel()
-	_, nodes := masters(t, 3)
-	dir := t.TempDir()
-	cmd := spawned(t, runs(t, nodes, nil, shell(`echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; `+ticking, dir)...))
-	lastTick(t, dir, "ticks")
-	group := groupOf(t, dir)
-	require.NoError(t, cmd.Process.Kill())
-	require.Equal(t, 137, await(t, cmd))
-	eventually(t, "the group is there", func() bool { return !alive(group) })
-	requireStill(t, dir, "ticks")
-}
-
-// The same with a stopped command, which the end of a pipe does not wake.
-func TestRunThatIsKilledWithAStoppedCommand(t *testing.T) {
-	t.Parallel()
-	_, nodes := masters(t, 3)
-	dir := t.TempDir()
-	cmd := spawned(t, runs(t, nodes, nil, shell(`echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; kill -STOP $$; touch "$1/went-on"; sleep 1000`, dir)...))
-	appears(t, filepath.Join(dir, "pid"))
-	group := groupOf(t, dir)
-	require.NoError(t, cmd.Process.Kill())
-	require.Equal(t, 137, await(t, cmd))
-	eventually(t, "the group is there", func() bool { return !alive(group) })
-	require.False(t, exists(filepath.Join(dir, "went-on")))
-}
-
-// A command whose guard is killed is killed too, and standard error says so. The
-// lock is released.
-func TestRunWhoseGuardDies(t *testing.T) {
-	t.Parallel()
-	servers, nodes := masters(t, 3)
-	c := client(t, servers)
-	dir := t.TempDir()
-	cmd := runs(t, nodes, nil, shell(`echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; while ! test -e "$1/end"; do sleep 0.02; done`, dir)...)
-	stderr := &lockedBuffer{}
-	cmd.Stderr = stderr
-	spawned(t, cmd)
-	appears(t, filepath.Join(dir, "pid"))
-	group := groupOf(t, dir)
-	require.NoError(t, syscall.Kill(group, syscall.SIGKILL)) // the guard leads the group
-	require.Equal(t, 137, await(t, cmd))
-	require.Contains(t, stderr.String(), "the guard has died")
-	require.False(t, alive(group))
-	require.Equal(t, admin.StateFree, state(t, c))
-}
-
-// What a command starts in the background is not waited for, and left alone.
-func TestRunLeavesTheBackgroundAlone(t *testing.T) {
-	t.Parallel()
-	_, nodes := masters(t, 3)
-	dir := t.TempDir()
-	cmd := runs(t, nodes, nil, shell(`(sleep 1000 >/dev/null 2>&1 & echo $! >"$1/pid")`, dir)...)
-	require.Equal(t, 0, finish(t, cmd).code)
-	var pid int
-	data, err := os.ReadFile(filepath.Join(dir, "pid"))
-	require.NoError(t, err)
-	_, err = fmt.Sscan(string(data), &pid)
-	require.NoError(t, err)
-	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL), "it is still there")
-}
-
-// Commands such as timeout and setsid lead a group of their own, and that group
-// is stopped too.
-func TestRunOfACommandThatLeavesTheGroup(t *testing.T) {
-	t.Parallel()
-	for _, leave := range []string{"timeout", "setsid"} {
-		if _, err := exec.LookPath(leave); err != nil {
-			t.Skip("needs ", leave)
-		}
-	}
-	_, nodes := masters(t, 3)
-	const ttl = 10 * time.Second // with a shorter one, a busy machine may delay the guard by more than its margin
-	for _, leave := range [][]string{{"timeout", "1000"}, {"setsid"}} {
-		start := func(t *testing.T, flags ...string) (cmd *exec.Cmd, dir string) {
-			dir = t.TempDir()
-			args := append([]string{"run", nodes, "--ttl", ttl.String(), "--kill-after=100ms"}, flags...)
-			args = append(append(append(args, t.Name(), "--"), leave...), shell(ticking, dir)...)
-			cmd = spawned(t, program(t, args...))
-			lastTick(t, dir, "ticks")
-			return cmd, dir
-		}
-		t.Run(leave[0]+" that takes too long", func(t *testing.T) {
-			t.Parallel()
-			cmd, dir := start(t, "--max-hold=5s")
-			require.Equal(t, exitTooLong, await(t, cmd))
-			requireStill(t, dir, "ticks")
-		})
-		t.Run(leave[0]+" of a wrapper that is killed", func(t *testing.T) {
-			t.Parallel()
-			cmd, dir := start(t)
-			require.NoError(t, cmd.Process.Kill())
-			require.Equal(t, 137, await(t, cmd))
-			eventually(t, "it goes on", func() bool {
-				last := lastTick(t, dir, "ticks")
-				time.Sleep(100 * time.Millisecond)
-				return last.Equal(lastTick(t, dir, "ticks"))
-			})
-		})
-		t.Run(leave[0]+" of a wrapper that is stopped", func(t *testing.T) {
-			t.Parallel()
-			cmd, dir := start(t)
-			require.NoError(t, redistest.StopProcess(cmd.Process))
-			stopped := time.Now()
-			time.Sleep(time.Until(stopped.Add(ttl)))
-			requireStill(t, dir, "ticks")
-			require.Less(t, lastTick(t, dir, "ticks"), stopped.Add(ttl-ttl/100), "it worked unlocked")
-			require.NoError(t, redistest.ContinueProcess(cmd.Process))
-			require.Equal(t, exitLost, await(t, cmd))
-		})
-	}
-}
 
 // If the lock is lost before the command begins, the command is not started.
 func TestRunThatLosesItsLockBeforeTheStart_R15(t *testing.T) {
@@ -744,10 +433,7 @@ func TestRunThatLosesItsLockBeforeTheStart_R15(t *testing.T) {
 	locker := client(t, servers)
 	hold, err := locker.Lock("r").TryHold(context.Background(), redlock.HoldOptions{TTL: time.Second})
 	require.NoError(t, err)
-	for _, s := range servers {
-		_, err := s.Do("SET", "r", "another's")
-		require.NoError(t, err)
-	}
+	do(t, servers, "SET", "r", "another's")
 	<-hold.Context().Done()
 	never := filepath.Join(t.TempDir(), "never")
 	c := &runCommand{Command: []string{"touch", never}, Resource: "r", lifetime: lifetime{time.Second}}
@@ -794,4 +480,40 @@ func TestRunWhoseGuardDiesBeforeTheCommand(t *testing.T) {
 	require.Contains(t, stderr.String(), "the guard") // has died, or does not answer if it was not ready yet
 	require.False(t, exists(never))
 	require.Equal(t, admin.StateFree, state(t, c))
+}
+
+// redlock run --also locks all resources, or none, and says which one is in the
+// way.
+func TestRunWithSeveralResources(t *testing.T) {
+	redistest.NoLeaks(t)
+	servers, nodes := masters(t, 3)
+	c := client(t, servers)
+	dir := t.TempDir()
+	begun, end, file := filepath.Join(dir, "begun"), filepath.Join(dir, "end"), filepath.Join(dir, "outcome")
+	script := shell(`printf %s "$REDLOCK_RESOURCE" >"$1.part"; mv "$1.part" "$1"; while test ! -e "$2"; do sleep 0.01; done`, begun, end)
+	run := spawned(t, runs(t, nodes, []string{"-n", "--also=s,1", "--also=u", "--outcome=" + file}, script...))
+	appears(t, begun)
+	text, err := os.ReadFile(begun)
+	require.NoError(t, err)
+	require.Equal(t, "r, s,1, u", string(text))
+	for _, resource := range []string{"r", "s,1", "u"} {
+		found, err := admin.Inspect(t.Context(), c, resource)
+		require.NoError(t, err)
+		require.Equal(t, admin.StateHeld, found.State)
+	}
+	refused := within("run", nodes, "-n", "--also=u", "v", "--", "true")
+	require.Equal(t, exitHeld, refused.code)
+	require.Contains(t, refused.stderr, `resource "u" is held by `)
+	require.Equal(t, exitHeld, within("acquire", nodes, "-n", "s,1").code)
+	require.NoError(t, os.WriteFile(end, nil, 0o600))
+	require.NoError(t, run.Wait())
+	for _, resource := range []string{"r", "s,1", "u", "v"} {
+		eventually(t, resource+" is released", func() bool {
+			found, err := admin.Inspect(t.Context(), c, resource)
+			return err == nil && found.State == admin.StateFree
+		})
+	}
+	outcome, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Contains(t, string(outcome), `"resource":"r, s,1, u","resources":["r","s,1","u"],"outcome":"done"`)
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -225,4 +226,12 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	for end := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
 		require.True(t, time.Now().Before(end), "not within %v: %s", patience, what)
 	}
+}
+
+// stateCode is the exit code as a shell has it.
+func stateCode(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return exitSignal + int(status.Signal())
+	}
+	return state.ExitCode()
 }

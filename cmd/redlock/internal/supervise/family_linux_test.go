@@ -25,7 +25,7 @@ type sleeper struct {
 }
 
 // sleeps starts a process that leads a group.
-func sleeps(t testing.TB) *sleeper {
+func sleeps(t *testing.T) *sleeper {
 	t.Helper()
 	s := &sleeper{exec.Command("sleep", "1000"), make(chan struct{})}
 	require.NoError(t, redistest.Spawn(s.cmd))
@@ -67,26 +67,6 @@ func (s *sleeper) process(t *testing.T) process {
 	return p
 }
 
-// inAProcess runs the rest of a test in a process of its own, which adopts
-// orphans: what a hunt finds are all descendants of the process that hunts.
-func inAProcess(t *testing.T, rest func(t *testing.T)) {
-	t.Helper()
-	const played = "PLAYS_THE_WRAPPER"
-	if os.Getenv(played) != "" {
-		AdoptOrphans()
-		require.True(t, adopts)
-		rest(t)
-		return
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), played+"=1")
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	require.NoError(t, redistest.Spawn(cmd))
-	require.NoError(t, cmd.Wait(), out.String())
-	require.Contains(t, out.String(), "PASS: "+t.Name())
-}
-
 // shellIn runs a script of a shell with a folder as its argument, and waits until
 // files are there, which have the numbers of processes.
 func shellIn(t *testing.T, dir, script string, files ...string) (pids []int) {
@@ -121,27 +101,6 @@ const strays = `
 env -i PATH="$PATH" setsid sh -c 'sh -c "echo \$\$ >\"\$1/daemon\"; exec sleep 1000" sh "$1" &' sh "$1"
 setsid sh -c 'echo $$ >"$1/stopped"; kill -STOP $$; touch "$1/went-on"; exec sleep 1000' sh "$1" &
 setsid sh -c 'sh -c "echo \$\$ >\"\$1/late\"; exec sleep 1000" sh "$1"; true' sh "$1" & `
-
-// All descendants are killed and taken in, however they have left, and nothing
-// else: neither children from before nor what has other parents.
-func TestKillOrphansKillsAllDescendants(t *testing.T) {
-	inAProcess(t, func(t *testing.T) {
-		dir := t.TempDir()
-		before := shellIn(t, dir, `setsid sh -c 'sleep 1000 & echo $$ >"$1/parent"; echo $! >"$1/child"; wait' sh "$1" &`, "parent", "child")
-		pids := shellIn(t, dir, strays, "daemon", "stopped", "late")
-		require.True(t, killOrphans(before[:1]))
-		for _, pid := range pids {
-			require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH)
-		}
-		require.NoFileExists(t, filepath.Join(dir, "went-on"))
-		for _, pid := range before {
-			p, ok := look(pid)
-			require.True(t, ok && !p.dead)
-		}
-		require.True(t, killOrphans(nil))
-		require.Empty(t, children())
-	})
-}
 
 // A process that another one waits for keeps its end for that one, even if it
 // ends at once; the end of an orphan is taken in.
@@ -301,14 +260,4 @@ func TestParseStat(t *testing.T) {
 	}
 	_, ok := look(1 << 30)
 	require.False(t, ok)
-}
-
-// The cost of a look is taken from the margin of limits.go.
-func BenchmarkLookAmongStrangers(b *testing.B) {
-	for range 500 {
-		sleeps(b)
-	}
-	for b.Loop() {
-		descendants(os.Getpid(), nil)
-	}
 }

@@ -17,10 +17,12 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// watched runs watch with a pipe as its input.
-func watched(t *testing.T) (orders *os.File, why <-chan string) {
+// watched runs watch with a pipe as its input, in which something stands already.
+func watched(t *testing.T, before string) (orders *os.File, why <-chan string) {
 	t.Helper()
 	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	_, err = write.WriteString(before)
 	require.NoError(t, err)
 	ended := make(chan string, 1)
 	go func() {
@@ -45,19 +47,15 @@ func said(t *testing.T, why <-chan string) string {
 func TestGuardActsWhenItsWrapperIsGone(t *testing.T) {
 	redistest.NoLeaks(t)
 	for _, before := range []string{"", clock.Now().Add(time.Hour).String() + "\n", "123"} {
-		orders, why := watched(t)
-		_, err := orders.WriteString(before)
-		require.NoError(t, err)
+		orders, why := watched(t, before)
 		require.NoError(t, orders.Close())
 		require.Equal(t, "redlock is gone", said(t, why))
 	}
 }
 
 func TestGuardActsAtTheEndOfTheValidity(t *testing.T) {
-	orders, why := watched(t)
-	at := time.Now()
-	fmt.Fprintln(orders, clock.Now().Add(300*time.Millisecond))
-	fmt.Fprintln(orders, clock.Now().Add(200*time.Millisecond)) // the last one counts
+	at := time.Now() // the last order counts
+	_, why := watched(t, fmt.Sprintf("%v\n%v\n", clock.Now().Add(300*time.Millisecond), clock.Now().Add(200*time.Millisecond)))
 	require.Contains(t, said(t, why), "validity is over")
 	require.GreaterOrEqual(t, time.Since(at), 195*time.Millisecond)
 }
@@ -68,44 +66,30 @@ func TestGuardActsByTheClockThatSaysLeast_R4(t *testing.T) {
 		{Wall: clock.Now().Add(-time.Second).Wall, Boot: clock.Now().Add(time.Hour).Boot},
 		{Wall: clock.Now().Add(time.Hour).Wall, Boot: clock.Now().Add(-time.Second).Boot},
 	} {
-		orders, why := watched(t)
-		fmt.Fprintln(orders, until)
+		_, why := watched(t, until.String()+"\n")
 		require.Contains(t, said(t, why), "validity is over")
 	}
 }
 
 // A guard that was stopped reads what was written meanwhile before it acts.
 func TestGuardReadsBeforeItJudges(t *testing.T) {
-	read, write, err := os.Pipe()
-	require.NoError(t, err)
-	for range 100 {
-		fmt.Fprintln(write, clock.Now().Add(-time.Second))
-	}
-	fmt.Fprintln(write, clock.Now().Add(time.Hour))
-	ended := make(chan string, 1)
-	go func() {
-		defer read.Close()
-		ended <- new(ward).watch(read)
-	}()
+	past := clock.Now().Add(-time.Second).String() + "\n"
+	orders, ended := watched(t, strings.Repeat(past, 100)+clock.Now().Add(time.Hour).String()+"\n")
 	select {
 	case why := <-ended:
 		require.FailNow(t, "it killed for an order that no longer held", why)
 	case <-time.After(300 * time.Millisecond):
 	}
-	require.NoError(t, write.Close())
+	require.NoError(t, orders.Close())
 	require.Equal(t, "redlock is gone", said(t, ended))
 }
 
 func TestGuardThatDoesNotUnderstand(t *testing.T) {
 	for _, nonsense := range []string{"\n", "soon\n", "1\n", "1 2 3\n", "start\n", "start x\n", "start -1\n", "start 999999999\n", "start 1\n{"} {
-		orders, why := watched(t)
-		_, err := orders.WriteString(nonsense)
-		require.NoError(t, err)
+		_, why := watched(t, nonsense)
 		require.Contains(t, said(t, why), "does not understand")
 	}
-	orders, why := watched(t)
-	_, err := orders.WriteString(strings.Repeat("1", 300))
-	require.NoError(t, err)
+	_, why := watched(t, strings.Repeat("1", 300))
 	said(t, why)
 }
 

@@ -1,7 +1,0 @@
-//go:build !unix
-
-package main
-
-import "os"
-
-func stateCode(state *os.ProcessState) int { return state.ExitCode() }
