@@ -12,8 +12,6 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-const ms = time.Millisecond
-
 // A ledgerModel is a ledger as a list that is searched from end to end, with
 // the times that R8 gives each debt.
 type ledgerModel struct {
