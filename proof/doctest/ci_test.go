@@ -259,11 +259,3 @@ func TestComposeStartsTheMastersOfTheREADME(t *testing.T) {
 	require.Equal(t, published, named)
 	require.ElementsMatch(t, masters, redlock.DependsOn)
 }
-
-// read returns a file of the tree.
-func read(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(top, name))
-	require.NoError(t, err)
-	return string(text)
-}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +18,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/redlock"
 )
 
 // A source is a Go file. Its comments stand in single lines, so that what is
@@ -113,8 +116,7 @@ func (d document) headings() (all []string) {
 // docs/internals/rules.md.
 func TestRulesAreWritten(t *testing.T) {
 	t.Parallel()
-	all := documents(t)
-	rules := all[slices.IndexFunc(all, func(d document) bool { return d.name == "docs/internals/rules.md" })].headings()
+	rules := named(t, "docs/internals/rules.md").headings()
 	check := func(name, text string) {
 		for _, found := range regexp.MustCompile(`(?:\b|_)(R[1-9][0-9]?)\b`).FindAllStringSubmatch(text, -1) {
 			if !slices.Contains(rules, found[1]) {
@@ -122,7 +124,7 @@ func TestRulesAreWritten(t *testing.T) {
 			}
 		}
 	}
-	for _, d := range all {
+	for _, d := range documents(t) {
 		check(d.name, d.text)
 	}
 	for _, s := range sources(t) {
@@ -235,52 +237,38 @@ func TestDocumentsArePlain(t *testing.T) {
 	}
 }
 
-// Comments of the code keep to the same words.
-func TestCommentsArePlain(t *testing.T) {
-	t.Parallel()
-	for _, s := range sources(t) {
-		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, filepath.Join(top, s.name), nil, parser.ParseComments)
-		require.NoError(t, err)
-		for _, group := range file.Comments {
-			for _, c := range group.List {
-				if word := riddles.FindString(c.Text); word != "" {
-					t.Errorf("%s: %q", files.Position(c.Pos()), word)
-				}
-			}
-		}
-	}
-}
-
 // narrow are the packages of the library, whose comments end at column 80.
 var narrow = []string{
 	"conn", "internal/errtext", "internal/lua", "internal/pure", "multiplex", "redlock", "redlock/admin",
 	"redlock/election", "redlock/internal/inside", "redlocktest", "resp",
 }
 
-// Comments of the library and of its Lua programs end at column 80, where a tab
-// is one column; behind code too, except in tests. Directives to the compiler
-// and what an example prints cannot be broken.
-func TestCommentsAreNarrow(t *testing.T) {
+// Comments of the code keep to the same words. Those of the library and of its Lua
+// programs end at column 80, where a tab is one column; behind code too, except in
+// tests. Directives to the compiler and what an example prints cannot be broken.
+func TestCommentsArePlainAndNarrow(t *testing.T) {
 	t.Parallel()
-	for _, s := range sources(t) {
-		if !slices.Contains(narrow, path.Dir(s.name)) {
-			continue
+	width := func(place, line string) {
+		if columns := utf8.RuneCountInString(line); columns > 80 {
+			t.Errorf("%s: a comment ends in column %d", place, columns)
 		}
-		text, err := os.ReadFile(filepath.Join(top, s.name))
-		require.NoError(t, err)
-		lines, files := strings.Split(string(text), "\n"), token.NewFileSet()
-		file, err := parser.ParseFile(files, s.name, text, parser.ParseComments)
+	}
+	for _, s := range sources(t) {
+		text := read(t, s.name)
+		lines, files := strings.Split(text, "\n"), token.NewFileSet()
+		file, err := parser.ParseFile(files, s.name, text, parser.ParseComments|parser.SkipObjectResolution)
 		require.NoError(t, err)
 		for _, group := range file.Comments {
-			if strings.HasPrefix(group.Text(), "Output:") {
-				continue
-			}
 			for _, c := range group.List {
-				line := lines[files.Position(c.Pos()).Line-1]
+				place := files.Position(c.Pos())
+				if word := riddles.FindString(c.Text); word != "" {
+					t.Errorf("%s: %q", place, word)
+				}
+				line := lines[place.Line-1]
 				alone := strings.HasPrefix(strings.TrimSpace(line), "//")
-				if !strings.HasPrefix(c.Text, "//go:") && (alone || !strings.HasSuffix(s.name, "_test.go")) {
-					checkWidth(t, files.Position(c.Pos()).String(), line)
+				if slices.Contains(narrow, path.Dir(s.name)) && !strings.HasPrefix(group.Text(), "Output:") &&
+					!strings.HasPrefix(c.Text, "//go:") && (alone || !strings.HasSuffix(s.name, "_test.go")) {
+					width(place.String(), line)
 				}
 			}
 		}
@@ -293,50 +281,23 @@ func TestCommentsAreNarrow(t *testing.T) {
 		require.NoError(t, err)
 		for i, line := range strings.Split(string(text), "\n") {
 			if strings.Contains(line, "--") {
-				checkWidth(t, fmt.Sprintf("%s:%d", path.Base(name), i+1), line)
+				width(fmt.Sprintf("%s:%d", path.Base(name), i+1), line)
 			}
 		}
-	}
-}
-
-func checkWidth(t *testing.T, place, line string) {
-	t.Helper()
-	if columns := utf8.RuneCountInString(line); columns > 80 {
-		t.Errorf("%s: a comment ends in column %d", place, columns)
 	}
 }
 
 // The overview of Config, in the guide, names every field.
 func TestConfigOverviewIsWhole(t *testing.T) {
 	t.Parallel()
-	all := documents(t)
-	guide := all[slices.IndexFunc(all, func(d document) bool { return d.name == "docs/guide.md" })]
-	_, overview, found := strings.Cut(guide.text, "\n## Configuration\n")
+	_, overview, found := strings.Cut(named(t, "docs/guide.md").text, "\n## Configuration\n")
 	require.True(t, found)
 	overview, _, _ = strings.Cut(overview, "\n## ")
-	name := filepath.Join(top, "redlock", "config.go")
-	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
-	require.NoError(t, err)
-	fields := 0
-	for _, decl := range file.Decls {
-		config, ok := decl.(*ast.GenDecl)
-		if !ok || len(config.Specs) != 1 {
-			continue
-		}
-		spec, ok := config.Specs[0].(*ast.TypeSpec)
-		if !ok || spec.Name.Name != "Config" {
-			continue
-		}
-		for _, field := range spec.Type.(*ast.StructType).Fields.List {
-			for _, name := range field.Names {
-				fields++
-				if !strings.Contains(overview, "`"+name.Name+"`") {
-					t.Errorf("the overview of redlock.Config in docs/guide.md does not name %s", name.Name)
-				}
-			}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[redlock.Config]()) {
+		if !strings.Contains(overview, "`"+field.Name+"`") {
+			t.Errorf("the overview of redlock.Config in docs/guide.md does not name %s", field.Name)
 		}
 	}
-	require.NotZero(t, fields)
 }
 
 // breakable reports that a line has a space at which it could have been broken:

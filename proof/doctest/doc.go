@@ -5,7 +5,7 @@
 //	go         a whole file, with its path in the first line, is written to the
 //	           session; a fragment is compiled between declarations of what it
 //	           takes for granted (fragments_test.go)
-//	sh         is run by sh -eu, except commands that commands_test.go lists with
+//	sh         is run by sh -eu, except commands that session_test.go lists with
 //	           the reason why they are not run here
 //	console    commands after "$ " are run, and must print what follows each of
 //	           them; … stands for anything

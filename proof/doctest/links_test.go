@@ -5,6 +5,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,17 +49,9 @@ func TestLinksLeadSomewhere(t *testing.T) {
 // punctuation, with hyphens for spaces.
 func hasHeading(d document, anchor string) bool {
 	dropped := regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
-	for _, line := range d.prose {
-		hashes, title, found := strings.Cut(line, " ")
-		if !found || strings.Trim(hashes, "#") != "" || hashes == "" {
-			continue
-		}
-		slug := dropped.ReplaceAllString(strings.ToLower(title), "")
-		if strings.ReplaceAll(slug, " ", "-") == anchor {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.headings(), func(title string) bool {
+		return strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(title), ""), " ", "-") == anchor
+	})
 }
 
 // Make targets, packages and scripts that blocks and prose name exist, also in
@@ -129,10 +122,8 @@ func there(name string) bool {
 
 func makeTargets(t *testing.T) map[string]bool {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(top, "Makefile"))
-	require.NoError(t, err)
 	targets := map[string]bool{}
-	for _, found := range regexp.MustCompile(`(?m)^## ([a-z-]+):`).FindAllStringSubmatch(string(text), -1) {
+	for _, found := range regexp.MustCompile(`(?m)^## ([a-z-]+):`).FindAllStringSubmatch(read(t, "Makefile"), -1) {
 		targets[found[1]] = true
 	}
 	return targets

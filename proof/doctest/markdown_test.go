@@ -47,6 +47,23 @@ func documents(t *testing.T) []document {
 	return all
 }
 
+// named is the document of a name.
+func named(t *testing.T, name string) document {
+	t.Helper()
+	all := documents(t)
+	i := slices.IndexFunc(all, func(d document) bool { return d.name == name })
+	require.GreaterOrEqual(t, i, 0, name)
+	return all[i]
+}
+
+// read returns a file of the tree.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(top, name))
+	require.NoError(t, err)
+	return string(text)
+}
+
 // parse finds the fenced blocks. In lists, fences and blocks are indented.
 func parse(t *testing.T, name, text string) document {
 	t.Helper()
