@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -123,24 +124,6 @@ func keys(t *testing.T, s *redistest.Server) int64 {
 	return all.(int64) - own.(int64)
 }
 
-// Servers that were started end with the command, and their folders are
-// removed.
-func TestInterruptEndsSpawnedServers(t *testing.T) {
-	redistest.Require(t)
-	dir, err := os.MkdirTemp("", "lg") // a short name, for the sockets in it
-	require.NoError(t, err)
-	defer os.RemoveAll(dir)
-	cmd := command(t, "-d1m", "--warmup=0s", "--spawn=2", "-c2", "-ojson")
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
-	stdout := start(t, cmd)
-	r := interrupted(t, cmd, stdout)
-	require.Equal(t, "spawned", r.Backend)
-	for _, n := range r.Nodes {
-		require.True(t, strings.HasPrefix(n.Addr, dir), n.Addr)
-	}
-	require.Empty(t, entries(t, dir))
-}
-
 // Whenever the interrupts come, and even if the output is not read, no folder
 // stays behind.
 func TestNothingIsLeftBehind(t *testing.T) {
@@ -185,21 +168,26 @@ func entries(t *testing.T, dir string) []os.DirEntry {
 	return all
 }
 
-// After an interrupt in the warm-up there is nothing to print.
+// After an interrupt in the warm-up there is nothing to print: an existing page is
+// kept, and no empty file is created.
 func TestInterruptInTheWarmup(t *testing.T) {
-	signals := make(chan os.Signal)
-	var once sync.Once
-	f := &fakeLocker{ttl: time.Hour, try: func() error {
-		once.Do(func() { signals <- syscall.SIGINT })
-		return nil
-	}}
-	var stdout, stderr bytes.Buffer
-	code := runWith(f.opens, []string{"--embedded", "--spawn=1", "--warmup=1m", "-c1", "-ojson"}, &stdout, &stderr, signals)
-	require.Equal(t, exitInterrupted, code)
-	var r result
-	require.NoError(t, json.Unmarshal(stdout.Bytes(), &r))
-	require.Empty(t, r.Runs)
-	require.NotContains(t, stderr.String(), "run 1")
+	dir := t.TempDir()
+	kept, fresh := filepath.Join(dir, "kept"), filepath.Join(dir, "fresh")
+	require.NoError(t, os.WriteFile(kept, []byte("old"), 0o600))
+	for _, name := range []string{kept, fresh} {
+		signals := make(chan os.Signal)
+		var stdout, stderr bytes.Buffer
+		code := runWith(interrupting(signals).opens, []string{"--embedded", "--spawn=1", "--warmup=1m", "-c1", "-ojson", "--html", name}, &stdout, &stderr, signals)
+		require.Equal(t, exitInterrupted, code)
+		var r result
+		require.NoError(t, json.Unmarshal(stdout.Bytes(), &r))
+		require.Empty(t, r.Runs)
+		require.NotContains(t, stderr.String(), "run 1")
+	}
+	text, err := os.ReadFile(kept)
+	require.NoError(t, err)
+	require.Equal(t, "old", string(text))
+	require.NoFileExists(t, fresh)
 }
 
 // A second interrupt does not wait for anything.
@@ -229,4 +217,182 @@ func TestInterruptTwiceLeavesAtOnce(t *testing.T) {
 	case signals <- syscall.SIGINT:
 	}
 	require.Equal(t, exitInterrupted, <-code)
+}
+
+func TestFaultIsRead(t *testing.T) {
+	var f fault
+	require.NoError(t, f.UnmarshalText([]byte("3s:stop:2:1.5s")))
+	require.Equal(t, fault{3 * time.Second, "stop", 2, 1500 * time.Millisecond}, f)
+	require.Equal(t, "3s:stop:2:1.5s", f.String())
+	for _, bad := range []string{"", "3s:stop:2", "3s:stop:2:1s:", "3:stop:2:1s", "3s:drop:2:1s", "3s:stop:-1:1s", "3s:stop:x:1s", "-1s:stop:2:1s", "3s:stop:2:0s", "3s:stop:2:1us", "3s:stop:2:-1s"} {
+		require.ErrorIs(t, f.UnmarshalText([]byte(bad)), errFault, bad)
+	}
+}
+
+// Each kind keeps the only node from voting for its time, in each run, and
+// afterwards everything is as before.
+func TestFaultsOfEachKind(t *testing.T) {
+	redistest.Require(t)
+	t.Setenv("SECRET", "s3cret")
+	for _, c := range []struct{ kind, cause string }{
+		{"stop", "answer"}, {"pause", "answer"}, {"kill", "refused"}, {"refuse", "no such file"},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			t.Parallel() // each has its own server
+			var stdout, stderr bytes.Buffer
+			// A second before the fault, one with it, and two after it, in
+			// which it may end late. The vote timeout is set, because its
+			// default grows with the reply times of a busy machine's servers.
+			args := []string{"-ojson", "--spawn=1", "-c2", "-r200", "-d4s", "--node-timeout=50ms", "--warmup=0s", "--password-env=SECRET", "--fault=1s:" + c.kind + ":0:1s", "--runs=2"}
+			require.Equal(t, exitGood, Run(args, &stdout, &stderr, nil), &stderr)
+			var r result
+			require.NoError(t, json.Unmarshal(stdout.Bytes(), &r))
+			require.Len(t, r.Runs, 2)
+			for _, run := range r.Runs {
+				require.Len(t, run.Faults, 1)
+				f := run.Faults[0]
+				require.Equal(t, c.kind, f.Kind)
+				require.GreaterOrEqual(t, f.AtS, 1.0)
+				require.GreaterOrEqual(t, f.LengthS, 1.0)
+				require.Positive(t, run.Pairs)
+				require.Positive(t, run.Outcomes.NoQuorum)
+				require.Contains(t, strings.Join(sortedCauses(run.Errors), "\n"), c.cause)
+			}
+			require.Equal(t, 2, strings.Count(stderr.String(), c.kind+" of node 0 for 1s"))
+			require.Equal(t, 2, strings.Count(stderr.String(), c.kind+" of node 0 is over"))
+		})
+	}
+}
+
+// Faults end with their run.
+func TestFaultEndsWithItsRun(t *testing.T) {
+	redistest.Require(t)
+	redistest.NoLeaks(t)
+	for _, kind := range []string{"stop", "kill", "pause", "refuse"} {
+		r := measure(t, openSystem, exitGood, "--spawn=3", "-c2", "-r100", "-n100", "-d1h", "--warmup=0s", "--runs=2", "--fault=0s:"+kind+":0:1h", "--fault=1m:stop:1:1h").Runs
+		require.Len(t, r, 2)
+		for _, run := range r {
+			require.Len(t, run.Faults, 1, "the other one never came")
+			require.Less(t, run.Faults[0].LengthS, 600.0)
+		}
+	}
+}
+
+// A replacement server requires the password, too. After a run with a fault, all
+// names that it had locked are free.
+func TestKilledServerWantsItsPassword(t *testing.T) {
+	redistest.Require(t)
+	f := &flags{Spawn: new(int), password: "s3cret"}
+	*f.Spawn = 1
+	target, err := spawn(f)
+	require.NoError(t, err)
+	defer target.close()
+	s := target.servers[0]
+	heal, err := killServer(s, f, 0)
+	require.NoError(t, err)
+	require.NoError(t, heal(false))
+	_, err = s.Do("SET", "k", "v")
+	require.NoError(t, err)
+	require.NoError(t, target.settle(t.Context()))
+	require.Zero(t, keys(t, s))
+	s.Authenticate("", "")
+	_, err = s.Do("PING")
+	require.ErrorContains(t, err, "NOAUTH")
+}
+
+// Redlock keeps out a node that comes back empty. Servers that were started here
+// count at once, in each run and with any TTL.
+func TestMaxTTL(t *testing.T) {
+	redistest.Require(t)
+	for _, args := range [][]string{{"--ttl=1s"}, {"--ttl=1m"}, {"--ttl=1s", "--max-ttl=1h"}} {
+		args = append(args, "--spawn=1", "-c2", "-r200", "--warmup=0s", "--node-timeout=100ms", "--runs=2", "--fault=1s:kill:0:10ms")
+		shows := func(r runResult) bool { return r.Pairs > 0 && r.Errors[redlock.ErrQuarantined.Error()] > 0 }
+		requireWithin(t, []string{"3s", "12s"}, shows, args...)
+	}
+	r := measure(t, openSystem, exitGood, "--embedded", "--spawn=3", "-n10", "--warmup=0s").Runs[0]
+	require.EqualValues(t, 10, r.Outcomes.Granted)
+
+	remote := redistest.Servers(t, 1)[0].URL()
+	begun := time.Now()
+	measure(t, openSystem, exitGood, "--nodes="+remote, "--max-ttl=3s", "--ttl=1s", "-n10", "--warmup=0s")
+	require.Less(t, time.Since(begun), 20*time.Second, "it was just started, and is waited for")
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitUsage, Run([]string{"--nodes=" + remote, "--ttl=31s"}, &stdout, &stderr, nil))
+	require.Contains(t, stderr.String(), "give the --max-ttl of all clients")
+}
+
+// With a short MaxTTL the node that came back empty counts again within the run.
+func TestQuarantineEnds(t *testing.T) {
+	redistest.Require(t)
+	shows := func(r runResult) bool {
+		return r.Errors[redlock.ErrQuarantined.Error()] > 0 && r.Pairs > 300 // a second's before the fault are 200
+	}
+	requireWithin(t, []string{"6s", "24s"}, shows, "--spawn=1", "-c2", "-r200", "--warmup=0s", "--node-timeout=100ms",
+		"--ttl=1s", "--max-ttl=1s", "--fault=1s:kill:0:10ms")
+}
+
+// requireWithin measures for longer and longer until all runs show what they
+// should: a busy machine takes long to start a server.
+func requireWithin(t *testing.T, times []string, shows func(runResult) bool, args ...string) {
+	t.Helper()
+	var r result
+	for _, long := range times {
+		r = measure(t, openSystem, exitGood, append(slices.Clone(args), "-d", long)...)
+		if !slices.ContainsFunc(r.Runs, func(run runResult) bool { return !shows(run) }) {
+			return
+		}
+	}
+	require.FailNow(t, "a run does not show what it should", "%v: %+v", args, r.Runs)
+}
+
+// Whatever is stopped, an interrupt ends the command and all that it started.
+func TestInterruptUnderAFault(t *testing.T) {
+	redistest.Require(t)
+	dir, err := os.MkdirTemp("", "lg") // a short name, for the sockets in it
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	cmd := command(t, "-d1m", "--warmup=0s", "--spawn=2", "-c2", "-ojson", "--fault=0s:stop:0:50s", "--fault=0s:stop:1:50s")
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	stdout := startUntil(t, cmd, "stop of node 1 for 50s")
+	interrupted(t, cmd, stdout)
+	require.Contains(t, stdout.String(), `"interrupted": true`)
+	require.Empty(t, entries(t, dir))
+
+	// A second interrupt does not wait for servers that are stopped or
+	// restarting.
+	for _, kind := range []string{"stop", "kill", "refuse"} {
+		cmd := command(t, "-d1m", "--warmup=0s", "--spawn=2", "-c2", "--fault=0s:"+kind+":0:50s", "--fault=0s:"+kind+":1:50s")
+		cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+		startUntil(t, cmd, kind+" of node 1 for 50s")
+		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+		cmd.Process.Signal(syscall.SIGTERM) // it may have exited already
+		var exit *exec.ExitError
+		require.ErrorAs(t, cmd.Wait(), &exit)
+		require.Equal(t, exitInterrupted, exit.ExitCode(), kind)
+		require.Empty(t, entries(t, dir), kind)
+	}
+}
+
+// A fault is marked in the text, and costs no quorum of three. If -n ended a run
+// before its fault, the result says that there was no fault.
+func TestFaultsInTheResult(t *testing.T) {
+	redistest.Require(t)
+	var stdout, stderr bytes.Buffer
+	args := []string{"-q", "--spawn=3", "-c2", "-r200", "-d4s", "--warmup=0s", "--fault=500ms:stop:1:100ms", "--fault=2s:stop:2:100ms"}
+	require.Equal(t, exitGood, Run(args, &stdout, &stderr, nil), &stderr)
+	require.Regexp(t, `run 1: fault: after \d\.\d+s stop of node 1 for \d\.\d+s\nrun 1: fault: after \d\.\d+s stop of node 2 for \d\.\d+s\n`, stdout.String())
+	for _, form := range []string{"json", "text"} {
+		var stdout, stderr bytes.Buffer
+		args := []string{"-o", form, "--spawn=1", "-c1", "-n5", "-d1h", "--warmup=0s", "--fault=59m:stop:0:1s"}
+		require.Equal(t, exitGood, Run(args, &stdout, &stderr, nil), &stderr)
+		require.Contains(t, stderr.String(), "--fault 59m0s:stop:0:1s was not made")
+		if form == "text" {
+			require.Contains(t, stdout.String(), "run 1: --fault 59m0s:stop:0:1s was not made")
+			continue
+		}
+		var r result
+		require.NoError(t, json.Unmarshal(stdout.Bytes(), &r))
+		require.Empty(t, r.Runs[0].Faults)
+		require.Equal(t, []string{"59m0s:stop:0:1s"}, r.Runs[0].FaultsNotMade)
+	}
 }

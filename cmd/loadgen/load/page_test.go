@@ -1,13 +1,15 @@
 package load
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
-	"syscall"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/redmux/redmux/cmd/loadgen/internal/report"
 	"github.com/redmux/redmux/internal/redistest"
+	records "github.com/redmux/redmux/proof/history"
 	"github.com/redmux/redmux/redlock"
 )
 
@@ -173,29 +176,220 @@ func TestHTML(t *testing.T) {
 	require.Contains(t, string(page), "(earlier)")
 }
 
-// Without a run, an existing page is kept, and no empty file is created.
-func TestHTMLWithoutARun(t *testing.T) {
-	dir := t.TempDir()
-	kept, fresh := filepath.Join(dir, "kept"), filepath.Join(dir, "fresh")
-	require.NoError(t, os.WriteFile(kept, []byte("old"), 0o600))
-	for _, name := range []string{kept, fresh} {
-		signals := make(chan os.Signal)
-		var once sync.Once
-		f := &fakeLocker{ttl: time.Hour, try: func() error {
-			once.Do(func() { signals <- syscall.SIGINT })
-			return nil
-		}}
-		args := []string{"-q", "--embedded", "--spawn=1", "--warmup=1m", "-c1", "--html", name}
-		require.Equal(t, exitInterrupted, runWith(f.opens, args, io.Discard, io.Discard, signals))
-	}
-	text, err := os.ReadFile(kept)
-	require.NoError(t, err)
-	require.Equal(t, "old", string(text))
-	require.NoFileExists(t, fresh)
+// talking reports its nodes, as redlock's client does.
+type talking struct{ *fakeLocker }
 
-	args := []string{"-q", "--embedded", "--spawn=1", "--warmup=0s", "-n1"}
-	require.Equal(t, exitFailed, Run(append(args, "--html", dir), io.Discard, io.Discard, nil))
-	if _, err := os.Stat("/dev/full"); err == nil {
-		require.Equal(t, exitFailed, Run(append(args, "--html=/dev/full"), io.Discard, io.Discard, nil))
+func (talking) Nodes() []redlock.NodeStatus {
+	return []redlock.NodeStatus{
+		{Addr: "a:1", State: "up", Debts: 3, ReplyTime: time.Millisecond},
+		{Addr: "b:1", State: "down", Debts: 4, ReplyTime: time.Second},
 	}
+}
+
+func (l talking) opens(*flags, string, []string) (System, error) { return Drive[fakeLease](l), nil }
+
+func readStats(t *testing.T, name string) (lines []statsLine) {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	require.NoError(t, err)
+	for _, raw := range bytes.Split(bytes.TrimSpace(text), []byte("\n")) {
+		var keys map[string]any
+		require.NoError(t, json.Unmarshal(raw, &keys))
+		require.Equal(t, "debts fds goroutines heap_bytes in_flight nodes t", strings.Join(slices.Sorted(maps.Keys(keys)), " "))
+		var l statsLine
+		require.NoError(t, json.Unmarshal(raw, &l))
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// A line a second, the warm-up included, and one at the end of each phase.
+func TestStats(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "stats")
+	before := records.Monotonic()
+	measure(t, talking{&fakeLocker{ttl: time.Hour}}.opens, exitGood, "--embedded", "--spawn=2", "-c2", "--hold=10ms", "--warmup=20ms", "-d2500ms", "--stats", name)
+	lines := readStats(t, name)
+	require.GreaterOrEqual(t, len(lines), 3)
+	last := before
+	for _, l := range lines {
+		require.Greater(t, l.T, last)
+		last = l.T
+		require.Positive(t, l.Goroutines)
+		require.Positive(t, l.HeapBytes)
+		require.Equal(t, 7, l.Debts)
+		require.Equal(t, []nodeState{{"a:1", "up"}, {"b:1", "down"}}, l.Nodes)
+		if _, err := os.Stat("/proc/self/fd"); err == nil {
+			require.Positive(t, l.FDs)
+		}
+	}
+	require.LessOrEqual(t, last, records.Monotonic())
+	require.Zero(t, lines[len(lines)-1].InFlight)
+}
+
+func TestStatsOfRealNodes(t *testing.T) {
+	_, nodes := servers(t, 3)
+	for impl, state := range map[string]string{"redlock": "up", "rueidis": ""} {
+		name := filepath.Join(t.TempDir(), "stats")
+		measure(t, openSystem, exitGood, nodes, "-c2", "--warmup=0s", "-n100", untilDone, patient, "--impl", impl, "--stats", name)
+		lines := readStats(t, name)
+		for _, n := range lines[len(lines)-1].Nodes {
+			require.Equal(t, state, n.State)
+			require.NotEmpty(t, n.Addr)
+		}
+	}
+}
+
+// A call is in flight while it runs, and not while its lock is held.
+func TestInFlight(t *testing.T) {
+	f, err := parse([]string{"-c3"}, os.Stdout)
+	require.NoError(t, err)
+	p := newPhase(f, newClock(), nil, []string{"a", "b", "c"}, make([]int64, 3))
+	defer p.halt()
+	locker := &fakeLocker{ttl: time.Hour}
+	c := newCaller(locker, p, 1)
+	locker.try = func() error {
+		require.EqualValues(t, 1, p.inFlight())
+		return redlock.ErrHeld
+	}
+	c.attempt(0)
+	require.Zero(t, p.inFlight())
+}
+
+// line is what checkhistory reads.
+type line struct {
+	T        int64  `json:"t"`
+	Client   int    `json:"client"`
+	Resource string `json:"resource"`
+	Attempt  int64  `json:"attempt"`
+	Event    event  `json:"ev"`
+	Token    string `json:"token"`
+	Until    int64  `json:"until"`
+}
+
+func readHistory(t *testing.T, name string) (lines []line) {
+	t.Helper()
+	file, err := os.Open(name)
+	require.NoError(t, err)
+	defer file.Close()
+	for s := bufio.NewScanner(file); s.Scan(); {
+		var l line
+		require.NoError(t, json.Unmarshal(s.Bytes(), &l), s.Text())
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// A history contains every attempt from start to end, and its locks exclude
+// each other.
+func TestHistory(t *testing.T) {
+	_, nodes := servers(t, 3)
+	for _, impl := range (&flags{}).implementations() {
+		t.Run(impl, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), "history")
+			before := records.Monotonic()
+			// The timeouts are for a busy machine: an unanswered release ends
+			// differently.
+			r := measure(t, openSystem, exitGood, nodes, "-n200", untilDone, patient, "--warmup=0s", "-c6", "--keys=2", "--wait=1s", "--hold=exp:100us", "--impl="+impl, "--history", name).Runs[0]
+			after := records.Monotonic()
+			lines := readHistory(t, name)
+
+			type attempt struct {
+				client int
+				number int64
+			}
+			attempts := map[attempt][]line{}
+			clients := map[int]int64{}
+			for _, l := range lines {
+				key := attempt{l.Client, l.Attempt}
+				attempts[key] = append(attempts[key], l)
+				require.GreaterOrEqual(t, l.T, max(clients[l.Client], before), "each client's lines are in order")
+				require.LessOrEqual(t, l.T, after)
+				clients[l.Client] = l.T
+			}
+			require.Len(t, clients, 6)
+			tokens := map[string]bool{}
+			for _, a := range attempts {
+				var events []event
+				for _, l := range a {
+					events = append(events, l.Event)
+				}
+				require.Equal(t, evStart, events[0])
+				if len(events) == 2 {
+					require.Contains(t, []event{evHeld, evCancel}, events[1])
+					continue
+				}
+				require.Equal(t, []event{evStart, evGrant, evRelease, evReleased}, events)
+				grant := a[1]
+				require.Equal(t, grant.Token, a[2].Token)
+				if grant.Client%2 == 0 {
+					require.Regexp(t, "^[0-9a-f]{16}$", grant.Token)
+					require.False(t, tokens[grant.Token], "R3: every attempt has its own token")
+					tokens[grant.Token] = true
+				} else {
+					require.Empty(t, grant.Token, "so that it can be handed over")
+				}
+				// R4: at most the TTL less the drift and the time until the
+				// grant, which may be long on a busy machine.
+				left := time.Duration(grant.Until - grant.T)
+				require.LessOrEqual(t, left, 9898*time.Millisecond)
+				require.Greater(t, left, 4898*time.Millisecond)
+			}
+			require.NotEmpty(t, tokens)
+			require.EqualValues(t, 200, r.Outcomes.Granted)
+			require.Equal(t, 200, judged(t, name).Grants)
+		})
+	}
+}
+
+func TestHistoryLine(t *testing.T) {
+	h := &history{clock: clock{offset: 1000}}
+	line := h.append(nil, entry{at: 5, client: 3, resource: "k\"\\\n\xff1", attempt: 17, event: evHeld})
+	require.Equal(t, `{"t":1005,"client":3,"resource":"k\"\\\u000a\\xff1","attempt":17,"ev":"held"}`+"\n", string(line))
+	lease := fakeLease{}
+	line = h.append(nil, entry{at: 5, resource: "k1", attempt: 1, event: evGrant, token: &lease.token, until: 9})
+	require.Equal(t, `{"t":1005,"client":0,"resource":"k1","attempt":1,"ev":"grant","token":"ea49aa9f6f6cf2d5","until":1009}`+"\n", string(line))
+}
+
+// A referee dates what it is told, and counts locks that exclude each other and
+// are valid at one time.
+func TestReferee(t *testing.T) {
+	type told struct {
+		at     time.Duration
+		client int
+		event  event
+		until  time.Duration
+		form   records.Form
+	}
+	const s = time.Second
+	for _, c := range []struct {
+		name string
+		told []told
+		want int64
+	}{
+		{"two at one time", []told{{s, 1, evGrant, 10 * s, ""}, {2 * s, 2, evGrant, 12 * s, ""}}, 1},
+		{"the first was released", []told{{s, 1, evGrant, 10 * s, ""}, {2 * s, 1, evRelease, 10 * s, ""}, {3 * s, 2, evGrant, 12 * s, ""}}, 0},
+		{"the validity of the first is over", []told{{s, 1, evGrant, 10 * s, ""}, {11 * s, 2, evGrant, 20 * s, ""}}, 0},
+		{"the second was paused past its own validity", []told{{s, 1, evGrant, 30 * s, ""}, {11 * s, 2, evGrant, 10 * s, ""}}, 0},
+		{"two readers", []told{{s, 1, evGrant, 10 * s, records.ReadForm}, {2 * s, 2, evGrant, 12 * s, records.ReadForm}}, 0},
+		{"a writer under a reader", []told{{s, 1, evGrant, 10 * s, records.ReadForm}, {2 * s, 2, evGrant, 12 * s, records.WriteForm}}, 1},
+		{"two permits of two", []told{{s, 1, evGrant, 10 * s, records.PermitForm}, {2 * s, 2, evGrant, 12 * s, records.PermitForm}}, 0},
+		{"three permits of two", []told{{s, 1, evGrant, 10 * s, records.PermitForm}, {2 * s, 2, evGrant, 12 * s, records.PermitForm},
+			{3 * s, 3, evGrant, 12 * s, records.PermitForm}}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := phase{referees: make([]referee, 1)}
+			for _, e := range c.told {
+				now := clock{base: time.Now().Add(-e.at)}
+				p.referees[0].add(now, records.Event{Client: e.client, Resource: "r", Attempt: 1, Ev: e.event, Until: int64(e.until), Form: e.form, Permits: 2})
+			}
+			require.Equal(t, c.want, p.violated())
+		})
+	}
+}
+
+// There is a referee for each resource that callers share, up to a bound.
+func TestReferees(t *testing.T) {
+	require.Empty(t, newReferees(&flags{}))
+	require.Len(t, newReferees(&flags{Keys: 7}), 7)
+	require.Len(t, newReferees(&flags{Keys: 1e6}), mostReferees)
 }

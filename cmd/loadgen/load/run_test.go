@@ -2,20 +2,27 @@ package load
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/redmux/redmux/bench"
 	"github.com/redmux/redmux/internal/redistest"
+	records "github.com/redmux/redmux/proof/history"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
 )
@@ -96,17 +103,30 @@ func TestEmbedded(t *testing.T) {
 	require.Contains(t, stderr.String(), "1 embedded node")
 }
 
-// Without a server on PATH the command still works.
+// If no server is installed, the command still works, and the first result is not
+// full of errors: a few callers do not make in-process servers too slow to vote.
+// Flags that need real servers say so.
 func TestFallsBackToEmbedded(t *testing.T) {
+	for _, name := range []string{"REDMUX_SERVER", "REDMUX_SERVERS"} {
+		t.Setenv(name, "")
+	}
 	t.Setenv("PATH", t.TempDir())
-	t.Setenv("REDMUX_SERVER", "")
-	t.Setenv("REDMUX_SERVERS", "")
-	r := measure(t, openSystem, exitGood, "--spawn=1", "-n1", "--warmup=0s")
-	require.Equal(t, "embedded", r.Runs[0].Backend)
-
 	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitFailed, Run([]string{"--server=no-such-server", "-n1"}, &stdout, &stderr, nil))
+	require.Equal(t, exitGood, Run([]string{"-q", "-n200", "--warmup=0s"}, &stdout, io.Discard, nil))
+	first, rest, _ := strings.Cut(stdout.String(), "\n")
+	require.Contains(t, first, "redis-server and valkey-server are not on PATH")
+	require.Contains(t, first, "4 callers by default and not 64, since they are slow")
+	require.Contains(t, rest, "4 callers in a closed loop")
+	require.Equal(t, 3, measure(t, openSystem, exitGood, "-c3", "-n10", "--warmup=0s").Runs[0].Clients, "an explicit number is kept")
+	require.Equal(t, embeddedCallers, measure(t, openSystem, exitGood, "--embedded", "-n10", "--warmup=0s").Runs[0].Clients)
+
+	require.Equal(t, exitFailed, Run([]string{"--server=no-such-server", "-n1"}, io.Discard, &stderr, nil))
 	require.Equal(t, 1, strings.Count(stderr.String(), "no-such-server"), "one reason for all")
+	for _, flag := range []string{"--fault=1s:stop:0:1s", "--network=tcp"} {
+		name, _, _ := strings.Cut(flag, "=")
+		require.Equal(t, exitUsage, Run([]string{flag}, io.Discard, &stderr, nil))
+		require.Contains(t, stderr.String(), name+" needs real servers")
+	}
 }
 
 // Scripts read these names.
@@ -160,21 +180,6 @@ func TestViolations(t *testing.T) {
 	require.Zero(t, r.Runs[0].Violations)
 }
 
-func TestContendedOnRealServers(t *testing.T) {
-	_, nodes := servers(t, 3)
-	for _, wait := range []string{"--wait=0s", "--wait=1s"} {
-		r := measure(t, openSystem, exitGood, nodes, "-n300", untilDone, patient, "--warmup=20ms", "-c8", "--keys=2", "--hold=exp:200us", wait, "--impl=redlock,rueidis")
-		for _, run := range r.Runs {
-			require.Equal(t, "remote", run.Backend)
-			require.EqualValues(t, 300, run.Pairs, run.Impl)
-			require.Zero(t, run.Violations, run.Impl)
-		}
-		if wait == "--wait=0s" {
-			require.Positive(t, r.Runs[0].Outcomes.Held)
-		}
-	}
-}
-
 func TestNothingGranted(t *testing.T) {
 	for _, impl := range []string{"redlock", "rueidis"} {
 		r := measure(t, openSystem, exitFailed, "--nodes=redis://127.0.0.1:1", awhile, "--warmup=0s", "-c2", "--impl="+impl)
@@ -203,7 +208,7 @@ func TestNothingGrantedInTheWarmup(t *testing.T) {
 
 // A client that cannot be closed in time does not spoil the measurement.
 func TestCloseThatFails(t *testing.T) {
-	r := measure(t, unclosable{&fakeLocker{ttl: time.Hour}}.opens, exitGood, "--embedded", "--spawn=1", "-n5", "--warmup=0s", "--runs=2")
+	r := measure(t, (&fakeLocker{ttl: time.Hour, closing: context.DeadlineExceeded}).opens, exitGood, "--embedded", "--spawn=1", "-n5", "--warmup=0s", "--runs=2")
 	require.Len(t, r.Runs, 2)
 	require.EqualValues(t, 5, r.Runs[0].Pairs)
 	require.EqualValues(t, 1, r.Runs[0].Errors["closed with releases still on their way"])
@@ -228,7 +233,7 @@ func TestContextsEnd(t *testing.T) {
 
 func TestReleaseThatFails(t *testing.T) {
 	for err, cause := range map[error]string{redlock.ErrNotHeld: "lost before its release", errors.New("broken"): "broken"} {
-		r := measure(t, lossy{err}.opens, exitGood, "--embedded", "--spawn=1", "--warmup=0s", "-n5").Runs[0]
+		r := measure(t, (&fakeLocker{ttl: time.Hour, releases: err}).opens, exitGood, "--embedded", "--spawn=1", "--warmup=0s", "-n5").Runs[0]
 		require.EqualValues(t, 5, r.Outcomes.Granted)
 		require.Zero(t, r.Pairs)
 		require.EqualValues(t, 5, r.Errors[cause])
@@ -299,4 +304,225 @@ func TestRunShorterThanWait(t *testing.T) {
 	held := measure(t, (&fakeLocker{deaf: redlock.ErrHeld}).opens, exitGood, args...).Runs[0]
 	require.EqualValues(t, 2, held.Cut)
 	require.Empty(t, held.Errors)
+}
+
+// fakeLocker grants every lock, or returns what try returns.
+type fakeLocker struct {
+	ttl time.Duration // of the validity, whatever the requested TTL
+	try func() error
+	// deaf makes an attempt end only with its context, and with the context's
+	// error joined to this one.
+	deaf error
+	// releases and closing are what releases and Close return.
+	releases, closing error
+}
+
+type fakeLease struct {
+	until time.Time
+	token redlock.Token
+	err   error
+}
+
+func (l fakeLease) Release(context.Context) error { return l.err }
+func (l fakeLease) Until() time.Time              { return l.until }
+func (l fakeLease) Token() redlock.Token          { return l.token }
+
+func (f *fakeLocker) TryAcquire(ctx context.Context, _ string, _ time.Duration) (fakeLease, error) {
+	if f.deaf != nil {
+		<-ctx.Done()
+		return fakeLease{}, errors.Join(ctx.Err(), f.deaf)
+	}
+	if f.try != nil {
+		if err := f.try(); err != nil {
+			return fakeLease{}, err
+		}
+	}
+	return fakeLease{until: time.Now().Add(f.ttl), err: f.releases}, nil
+}
+
+func (f *fakeLocker) Acquire(ctx context.Context, resource string, ttl time.Duration) (fakeLease, error) {
+	return f.TryAcquire(ctx, resource, ttl)
+}
+
+func (f *fakeLocker) Close(context.Context) error { return f.closing }
+
+// opens makes the command use the fake under any name.
+func (f *fakeLocker) opens(*flags, string, []string) (System, error) {
+	return Drive[fakeLease](f), nil
+}
+
+var _ bench.Locker[fakeLease] = (*fakeLocker)(nil)
+
+// interrupting is a fake whose first attempt interrupts the command.
+func interrupting(signals chan<- os.Signal) *fakeLocker {
+	var once sync.Once
+	return &fakeLocker{ttl: time.Hour, try: func() error {
+		once.Do(func() { signals <- syscall.SIGINT })
+		return nil
+	}}
+}
+
+// fakes returns an implementation, and what it was opened with.
+func fakes(name string, most int) (Implementation, *[]Settings) {
+	opened := &[]Settings{}
+	return Implementation{Name: name, About: "a fake", MostNodes: most, Open: func(s Settings) (System, error) {
+		*opened = append(*opened, s)
+		return Drive[fakeLease](&fakeLocker{ttl: time.Hour}), nil
+	}}, opened
+}
+
+// What a program adds can be named beside what is here, and takes its turn.
+func TestOtherImplementations(t *testing.T) {
+	other, opened := fakes("other", 0)
+	var stdout, stderr bytes.Buffer
+	args := []string{"--embedded", "--spawn=2", "-n3", "--warmup=0s", "--runs=2", "--impl=redlock,other", "-ocsv", "-q", "--node-timeout=9s", "--user=u", "--password-env=REDMUX_TEST_PASSWORD"}
+	t.Setenv("REDMUX_TEST_PASSWORD", "secret")
+	require.Equal(t, exitGood, Run(args, &stdout, &stderr, nil, other), &stderr)
+	require.Regexp(t, `(?s)^impl,.*\nredlock,.*\nother,.*\nredlock,.*\nother,`, stdout.String())
+	require.Len(t, *opened, 2)
+	s := (*opened)[0]
+	require.Len(t, s.URLs, 2)
+	require.Equal(t, []string{"u", "secret"}, []string{s.Username, s.Password})
+	require.Equal(t, 9*time.Second, s.NodeTimeout)
+	require.NotContains(t, fmt.Sprintf("%v %+v %#v", s, s, s), "secret")
+
+	stdout.Reset()
+	require.Equal(t, exitGood, Run([]string{"--help"}, &stdout, io.Discard, nil, other))
+	require.Contains(t, stdout.String(), "a fake")
+}
+
+func TestImplementationsThatDoNotFit(t *testing.T) {
+	lone, _ := fakes("lone", 1)
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--impl=redsync"}, "bench/compare"},
+		{[]string{"--impl=lone", "--spawn=3"}, "at most 1 node"},
+		{[]string{"--impl=lone", "--nodes=redis://a,redis://b"}, "at most 1 node"},
+		{[]string{"--kind=fair", "--keys=1", "--impl=lone", "--spawn=1"}, "only --impl redlock"},
+		{[]string{"--instances=0"}, "--instances 0"},
+		{[]string{"--instances=3", "-c2"}, "--instances 3"},
+		{[]string{"--network=tcp", "--embedded"}, "--network"},
+		{[]string{"--network=udp"}, "udp"},
+	} {
+		var others []Implementation
+		if c.says != "bench/compare" {
+			others = append(others, lone)
+		}
+		_, err := parse(c.args, io.Discard, others...)
+		require.ErrorAs(t, err, new(usageError), "%q", c.args)
+		require.ErrorContains(t, err, c.says, "%q", c.args)
+	}
+}
+
+// Each instance has callers and is closed.
+func TestInstances(t *testing.T) {
+	other, opened := fakes("other", 0)
+	var stdout, stderr bytes.Buffer
+	args := []string{"--embedded", "--spawn=1", "-n30", "--warmup=0s", "--impl=other", "-c6", "--instances=3", "-ojson", "-q", "--hold=1ms"}
+	require.Equal(t, exitGood, Run(args, &stdout, &stderr, nil, other), &stderr)
+	require.Len(t, *opened, 3)
+	require.Contains(t, stdout.String(), `"instances": 3`)
+
+	var d driver[fakeLease]
+	for range 3 {
+		d.join(Drive[fakeLease](&fakeLocker{closing: context.DeadlineExceeded}))
+	}
+	require.ErrorContains(t, d.close(t.Context()), "deadline")
+	require.Len(t, d.lockers, 3)
+}
+
+// Callers reach started servers by each network.
+func TestNetworks(t *testing.T) {
+	for _, network := range []string{"unix", "tcp", "tls"} {
+		r := measure(t, openSystem, exitGood, "--spawn=3", "--network="+network, "-n20", untilDone, patient, "--warmup=0s", "-c2", "--impl=redlock,rueidis")
+		require.Len(t, r.Runs, 2)
+		for _, run := range r.Runs {
+			require.EqualValues(t, 20, run.Pairs, network)
+		}
+		require.Equal(t, network != "unix", r.Runs[0].Work.Network == network)
+	}
+}
+
+// Callers share resources as the kind says, and the referee and the history know
+// how: several resources at once, the numbers of fenced locks, readers and
+// writers, permits, and the places of those that wait for a fair lock.
+func TestKinds(t *testing.T) {
+	const plain, read, write, permit, fair = records.PlainForm, records.ReadForm, records.WriteForm, records.PermitForm, records.FairForm
+	for _, c := range []struct {
+		kind   string
+		grants int // of each resource, in 100 pairs
+		forms  []records.Form
+		tight  bool // it would be wrong if one believed that each lock held more
+	}{
+		{"multi:3", 300, []records.Form{plain}, false}, {"fenced", 100, []records.Form{plain}, false}, {"fair", 100, []records.Form{fair}, false},
+		{"rw:50", 100, []records.Form{read, write}, true}, {"rw:100", 100, []records.Form{read}, true},
+		{"rw:0", 100, []records.Form{write}, false}, {"permits:2", 100, []records.Form{permit}, true},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			name := t.TempDir() + "/h"
+			keys := "--keys=2"
+			if c.kind == "multi:3" {
+				keys = "--keys=5"
+			}
+			r := measure(t, openSystem, exitGood, "--spawn=3", "--kind="+c.kind, keys, "-c4", "--wait=1m", "-n100", untilDone, patient, "--warmup=0s", "--hold=200us", "--history", name).Runs[0]
+			require.Zero(t, r.Violations)
+			require.EqualValues(t, 100, r.Pairs)
+			require.Equal(t, c.kind, r.Work.Kind)
+			x := judged(t, name)
+			require.Equal(t, c.grants, x.Grants)
+			require.ElementsMatch(t, c.forms, slices.Collect(maps.Keys(x.Forms)))
+			require.Equal(t, c.kind == "fenced", x.Numbers == 100)
+			require.Equal(t, c.kind == "fair", x.Queued > 0)
+			if c.tight {
+				var x records.Exclusion
+				for e, err := range records.Merge(records.DefaultDisorder, records.Open(name)) {
+					require.NoError(t, err)
+					if e.Form = write; e.Permits > 0 {
+						e.Form, e.Permits = permit, 1
+					}
+					x.Add(e)
+				}
+				require.NotEmpty(t, x.Violations())
+			}
+		})
+	}
+	// By the steepest law, which chooses none but the first, there are several
+	// resources all the same.
+	r := measure(t, openSystem, exitGood, "--spawn=3", "--kind=multi:3", "--keys=5", "--dist=zipf:100", "-c1", "-n10", untilDone, patient, "--warmup=0s").Runs[0]
+	require.EqualValues(t, 10, r.Pairs)
+}
+
+// judged is what checkhistory finds.
+func judged(t *testing.T, name string) *records.Exclusion {
+	t.Helper()
+	var x records.Exclusion
+	for e, err := range records.Merge(records.DefaultDisorder, records.Open(name)) {
+		require.NoError(t, err)
+		x.Add(e)
+	}
+	require.Empty(t, x.Violations())
+	return &x
+}
+
+func TestKindFlag(t *testing.T) {
+	for _, bad := range [][]string{
+		{"--kind=multi"}, {"--kind=multi:1", "--keys=5"}, {"--kind=multi:65", "--keys=99"}, {"--kind=fair:2"}, {"--kind=plain:1"},
+		{"--kind=rw"}, {"--kind=rw:101"}, {"--kind=rw:-1"}, {"--kind=permits"}, {"--kind=permits:0"}, {"--kind=permits:1025"},
+		{"--kind=rw:5", "--impl=rueidis"}, {"--kind=multi:3"}, {"--kind=multi:3", "--keys=2"}, {"--kind=multi:2", "--keys=2", "--impl=rueidis"},
+	} {
+		_, err := parse(bad, nil)
+		require.Error(t, err, "%q", bad)
+	}
+	f, err := parse([]string{"--kind=multi:3", "--keys=10"}, nil)
+	require.NoError(t, err)
+	require.Equal(t, "multi:3", f.Kind.String())
+	require.Contains(t, describeWork(f), "3 of 10 resources for all at once")
+	for _, kind := range []string{"plain", "fenced", "fair", "rw:0", "rw:90", "permits:5"} {
+		f, err := parse([]string{"--kind=" + kind, "--keys=3"}, nil)
+		require.NoError(t, err)
+		require.Equal(t, kind, f.Kind.String())
+		require.Equal(t, kind != "plain" && kind != "fenced", strings.Contains(describeWork(f), "3 resources for all, "+kind))
+	}
 }

@@ -3,10 +3,7 @@
 package report
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,11 +11,10 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
-	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/require"
-)
 
-var pictures = flag.String("report.pictures", "", "keep the example's page in this folder, with pictures of it in a browser")
+	"github.com/redmux/redmux/internal/redistest"
+)
 
 // helpers are functions for expressions that are evaluated in a page.
 const helpers = `
@@ -68,7 +64,6 @@ func TestInBrowser(t *testing.T) {
 		{"warnings", testWarnings},
 		{"phone", testPhone},
 		{"paper", testPaper},
-		{"pictures", testPictures},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, b) })
 	}
@@ -348,43 +343,10 @@ func testPhone(t *testing.T, b *browser) {
 func testPaper(t *testing.T, b *browser) {
 	tab := b.open(t, examplePage())
 	tab.eval(`click("#theme")`, nil)
-	require.Greater(t, len(tab.paper()), 20_000)
+	data, err := chromedp.Run(tab.ctx, chromedp.PrintToPDF(chromedp.PDFPreferCSSPageSize()))
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(data), "%PDF"))
+	require.Greater(t, len(data), 20_000)
 	tab.await(`root.dataset.theme === "dark" && painted(figure("rate"), "--c0") > 50`) // unchanged
 	tab.sound()
-}
-
-// paper returns a PDF of the page.
-func (tab *tab) paper() []byte {
-	tab.t.Helper()
-	data, err := chromedp.Run(tab.ctx, chromedp.PrintToPDF(chromedp.PDFPreferCSSPageSize()))
-	require.NoError(tab.t, err)
-	require.True(tab.t, strings.HasPrefix(string(data), "%PDF"))
-	return data
-}
-
-// testPictures is for people who change the page, since no test can judge its
-// looks: go test ./cmd/loadgen/internal/report -report.pictures=/tmp/page
-func testPictures(t *testing.T, b *browser) {
-	if *pictures == "" {
-		t.Skip("skipped: -report.pictures names no folder")
-	}
-	keep := func(name string, data []byte) {
-		require.NoError(t, os.WriteFile(filepath.Join(*pictures, name), data, 0o644))
-	}
-	tab := b.open(t, examplePage())
-	shoot := func(name string) {
-		png, err := chromedp.Run(tab.ctx, chromedp.FullScreenshot(100))
-		require.NoError(t, err)
-		keep(name, png)
-	}
-	var html strings.Builder
-	require.NoError(t, Write(&html, examplePage()))
-	keep("report.html", []byte(html.String()))
-	shoot("light.png")
-	keep("paper.pdf", tab.paper())
-	tab.eval(`click("#theme")`, nil)
-	shoot("dark.png")
-	tab.eval(`click("#theme")`, nil)
-	tab.asPhone()
-	shoot("phone.png")
 }
