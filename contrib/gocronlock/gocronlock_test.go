@@ -2,7 +2,6 @@ package gocronlock_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -11,14 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/redmux/redmux/contrib/gocronlock"
 	"github.com/redmux/redmux/contrib/internal/lost/losttest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
 	"github.com/redmux/redmux/redlock/election"
 	"github.com/redmux/redmux/redlocktest"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 const ms = time.Millisecond
@@ -69,39 +69,6 @@ func TestOneSchedulerRunsAJob(t *testing.T) {
 		time.Sleep(40 * ms)
 		require.Empty(t, d.Node(0).Keys())
 	})
-}
-
-// Schedulers whose clocks agree split the votes. Still exactly one of them runs
-// the job.
-func TestSchedulersThatAskAtOneInstant(t *testing.T) {
-	for range 5 {
-		synctest.Test(t, func(t *testing.T) {
-			d := redlocktest.New(t, 5)
-			var lockers []*gocronlock.Locker[unlocker]
-			for range 5 {
-				lockers = append(lockers, newLocker(t, d.Client(t), gocronlock.Options{}))
-			}
-			for _, n := range d.Nodes() {
-				n.Delay(ms)
-			}
-			var wg sync.WaitGroup
-			var locks atomic.Int32
-			for _, l := range lockers {
-				wg.Go(func() {
-					lock, err := l.Lock(t.Context(), "job")
-					if err == nil {
-						locks.Add(1)
-						err = lock.Unlock(t.Context())
-					} else if errors.Is(err, redlock.ErrHeld) {
-						err = nil
-					}
-					assert.NoError(t, err)
-				})
-			}
-			wg.Wait()
-			require.EqualValues(t, 1, locks.Load())
-		})
-	}
 }
 
 // Half of the nodes still have the key of a client that is gone: there is no
