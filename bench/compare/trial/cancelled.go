@@ -33,19 +33,11 @@ type Cancelled struct {
 // of its own. With stopped, one master is stopped (SIGSTOP) while they are
 // made, and goes on before keys are counted.
 func Cancel(ctx context.Context, s *Subject, attempts int, stopped bool, most time.Duration) (Cancelled, error) {
-	f, err := newField(s)
+	f, err := newField(ctx, s, 1)
 	if err != nil {
 		return Cancelled{}, err
 	}
 	defer f.close()
-	client, err := f.open(s)
-	if err != nil {
-		return Cancelled{}, err
-	}
-	defer client.Close()
-	if err := warmUp(ctx, client); err != nil {
-		return Cancelled{}, err
-	}
 	last := f.servers[len(f.servers)-1]
 	if stopped {
 		if err := last.Stop(); err != nil {
@@ -54,7 +46,7 @@ func Cancel(ctx context.Context, s *Subject, attempts int, stopped bool, most ti
 	}
 	var result Cancelled
 	start := time.Now()
-	result.Attempts, result.GaveUp = giveUp(ctx, client, attempts, most)
+	result.Attempts, result.GaveUp = giveUp(ctx, f.clients[0], attempts, most)
 	result.Took = time.Since(start)
 	ended := time.Now()
 	if stopped {
@@ -108,20 +100,4 @@ func giveUp(ctx context.Context, client Client, attempts int, most time.Duration
 	}
 	wg.Wait()
 	return int(next.Load()), int(failed.Load())
-}
-
-// warmUp waits until a client grants locks.
-func warmUp(ctx context.Context, client Client) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	for i := 0; ; i++ {
-		lock, err := client.TryAcquire(ctx, fmt.Sprint("warm-up-", i), time.Second)
-		if err == nil {
-			return lock.Release(ctx)
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("trial: the client never granted a lock: %w", err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }

@@ -44,7 +44,7 @@ func Delay(ctx context.Context, s *Subject, trials int) (Delayed, error) {
 const patience = 12 * time.Second
 
 func delayOnce(ctx context.Context, s *Subject, resource string) (granted, second bool, err error) {
-	f, err := newField(s)
+	f, err := newField(ctx, s, 0)
 	if err != nil {
 		return false, false, err
 	}
@@ -91,7 +91,7 @@ func delayOnce(ctx context.Context, s *Subject, resource string) (granted, secon
 	if err := f.vacate(resource, 3, 4); err != nil {
 		return true, false, err
 	}
-	other, err := f.open(s)
+	other, err := s.open(f.urls)
 	if err != nil {
 		return true, false, err
 	}

@@ -25,30 +25,20 @@ type Extended struct {
 // and release it. Then it stops a majority of the masters for a while and
 // extends a lock that is held.
 func Extend(ctx context.Context, s *Subject, trials, stops int) (Extended, error) {
-	f, err := newField(s)
+	f, err := newField(ctx, s, 2)
 	if err != nil {
 		return Extended{}, err
 	}
 	defer f.close()
-	var clients [2]Client
-	for i := range clients {
-		if clients[i], err = f.open(s); err != nil {
-			return Extended{}, err
-		}
-		defer clients[i].Close()
-		if err := warmUp(ctx, clients[i]); err != nil {
-			return Extended{}, err
-		}
-	}
 	var result Extended
 	for i := range trials {
-		if err := f.extendLost(ctx, clients[0], clients[1], fmt.Sprint("extended-", i), &result); err != nil {
+		if err := f.extendLost(ctx, f.clients[0], f.clients[1], fmt.Sprint("extended-", i), &result); err != nil {
 			return Extended{}, err
 		}
 	}
 	var learned []time.Duration
 	for i := range stops {
-		took, err := f.extendStopped(ctx, clients[0], fmt.Sprint("stopped-", i), &result)
+		took, err := f.extendStopped(ctx, f.clients[0], fmt.Sprint("stopped-", i), &result)
 		if err != nil {
 			return Extended{}, err
 		}

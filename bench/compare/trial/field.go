@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -8,33 +9,58 @@ import (
 	"github.com/redmux/redmux/internal/redistest"
 )
 
-// A field is the servers of one trial of one subject.
+// A field is the servers of one trial of one subject, and clients that are there
+// from the beginning.
 type field struct {
 	servers []*redistest.Server
 	urls    []string
+	clients []Client
 }
 
-// newField starts fresh servers for a subject.
-func newField(s *Subject) (*field, error) {
+// newField starts fresh servers for a subject, and opens so many clients.
+func newField(ctx context.Context, s *Subject, clients int) (*field, error) {
 	servers, err := redistest.StartN(s.Nodes, redistest.Options{TCP: true})
 	if err != nil {
 		return nil, err
 	}
-	f := &field{servers, redistest.URLs(servers)}
-	if s.prepare == nil {
-		return f, nil
+	f := &field{servers: servers, urls: redistest.URLs(servers)}
+	if s.prepare != nil {
+		err = s.prepare(f.urls)
 	}
-	if err := s.prepare(f.urls); err != nil {
+	for range clients {
+		if err == nil {
+			var c Client
+			if c, err = s.ready(ctx, f.urls); err == nil {
+				f.clients = append(f.clients, c)
+			}
+		}
+	}
+	if err != nil {
 		f.close()
 		return nil, err
 	}
 	return f, nil
 }
 
-func (f *field) close() { redistest.CloseAll(f.servers) }
+func (f *field) close() {
+	for _, c := range f.clients {
+		c.Close()
+	}
+	redistest.CloseAll(f.servers)
+}
 
-// open opens a client of the subject.
-func (f *field) open(s *Subject) (Client, error) { return s.open(f.urls) }
+// ready opens a client and waits until it grants locks.
+func (s *Subject) ready(ctx context.Context, urls []string) (Client, error) {
+	c, err := s.open(urls)
+	if err != nil {
+		return nil, err
+	}
+	if err := warmUp(ctx, c); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
 
 // occupy sets a key of another holder on some servers, without a TTL, so that
 // they grant no vote.
@@ -99,4 +125,20 @@ func SpreadOf(times []time.Duration) Spread {
 	slices.Sort(times)
 	n := len(times)
 	return Spread{Count: n, Median: times[n/2], P99: times[min(n-1, n*99/100)], Max: times[n-1]}
+}
+
+// warmUp waits until a client grants locks.
+func warmUp(ctx context.Context, client Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for i := 0; ; i++ {
+		lock, err := client.TryAcquire(ctx, fmt.Sprint("warm-up-", i), time.Second)
+		if err == nil {
+			return lock.Release(ctx)
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("trial: the client never granted a lock: %w", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }

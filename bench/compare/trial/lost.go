@@ -32,7 +32,7 @@ type Lost struct {
 // One of them executes the command, and its reply is lost with the connection.
 // Then another client tries, until it gets the lock.
 func Lose(ctx context.Context, s *Subject, trials int, ttl time.Duration) (Lost, error) {
-	f, err := newField(s)
+	f, err := newField(ctx, s, 0)
 	if err != nil {
 		return Lost{}, err
 	}
@@ -64,21 +64,16 @@ func (f *field) loseOnce(ctx context.Context, s *Subject, resource string, ttl t
 		return 0, err
 	}
 	defer c.close()
-	first, err := s.open(append([]string{"redis://" + c.addr()}, f.urls[1:]...))
+	first, err := s.ready(ctx, append([]string{"redis://" + c.addr()}, f.urls[1:]...))
 	if err != nil {
 		return 0, err
 	}
 	defer first.Close()
-	other, err := f.open(s)
+	other, err := s.ready(ctx, f.urls)
 	if err != nil {
 		return 0, err
 	}
 	defer other.Close()
-	for _, c := range []Client{first, other} {
-		if err := warmUp(ctx, c); err != nil {
-			return 0, err
-		}
-	}
 	lock, err := first.TryAcquire(ctx, resource, ttl)
 	if !c.lost.Load() {
 		return 0, errors.New("trial: no command named the resource")

@@ -26,30 +26,15 @@ type Restarted struct {
 // it (SIGKILL), has it come back empty, and lets two others try: a client that
 // was there before, and one that is opened afterwards.
 func Restart(ctx context.Context, s *Subject, trials int, ttl time.Duration) (Restarted, error) {
-	f, err := newField(s)
+	f, err := newField(ctx, s, 2)
 	if err != nil {
 		return Restarted{}, err
 	}
 	defer f.close()
 	var result Restarted
 	var free []time.Duration
-	first, err := f.open(s)
-	if err != nil {
-		return Restarted{}, err
-	}
-	defer first.Close()
-	second, err := f.open(s)
-	if err != nil {
-		return Restarted{}, err
-	}
-	defer second.Close()
-	for _, c := range []Client{first, second} {
-		if err := warmUp(ctx, c); err != nil {
-			return Restarted{}, err
-		}
-	}
 	for i := range trials {
-		left, late, err := f.restartOnce(ctx, s, first, second, fmt.Sprint("restarted-", i), ttl)
+		left, late, err := f.restartOnce(ctx, s, fmt.Sprint("restarted-", i), ttl)
 		if err != nil {
 			return Restarted{}, err
 		}
@@ -67,7 +52,7 @@ func Restart(ctx context.Context, s *Subject, trials int, ttl time.Duration) (Re
 
 // restartOnce is one trial. left is how much of the first's validity was left
 // when another was granted the lock, or late how long after its end that was.
-func (f *field) restartOnce(ctx context.Context, s *Subject, first, second Client, resource string, ttl time.Duration) (left, late time.Duration, err error) {
+func (f *field) restartOnce(ctx context.Context, s *Subject, resource string, ttl time.Duration) (left, late time.Duration, err error) {
 	quorum := len(f.servers)/2 + 1
 	rest := make([]int, 0, len(f.servers)-quorum)
 	for i := quorum; i < len(f.servers); i++ {
@@ -76,7 +61,7 @@ func (f *field) restartOnce(ctx context.Context, s *Subject, first, second Clien
 	if err := f.occupy(resource, rest...); err != nil {
 		return 0, 0, err
 	}
-	lock, err := persist(ctx, first, resource, ttl)
+	lock, err := persist(ctx, f.clients[0], resource, ttl)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -90,13 +75,13 @@ func (f *field) restartOnce(ctx context.Context, s *Subject, first, second Clien
 	if err := decider.Restart(); err != nil {
 		return 0, 0, err
 	}
-	fresh, err := f.open(s)
+	fresh, err := s.open(f.urls)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer fresh.Close()
 	for time.Until(lock.Until()) > -5*ttl {
-		for _, c := range []Client{second, fresh} {
+		for _, c := range []Client{f.clients[1], fresh} {
 			other, err := c.TryAcquire(ctx, resource, ttl)
 			left := time.Until(lock.Until())
 			if err == nil {
@@ -104,9 +89,10 @@ func (f *field) restartOnce(ctx context.Context, s *Subject, first, second Clien
 				return max(left, 0), max(-left, 0), nil
 			}
 		}
-		if !pause(ctx, 2*time.Millisecond) {
+		if ctx.Err() != nil {
 			return 0, 0, ctx.Err()
 		}
+		time.Sleep(2 * time.Millisecond)
 	}
 	return 0, 0, fmt.Errorf("trial: no other client was granted the lock within %v after its end", 5*ttl)
 }
@@ -125,15 +111,5 @@ func persist(ctx context.Context, c Client, resource string, ttl time.Duration) 
 			return nil, fmt.Errorf("trial: the lock could not be acquired: %w", err)
 		}
 		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// pause waits. It reports false when ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }

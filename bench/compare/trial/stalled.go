@@ -21,26 +21,18 @@ type Stalled struct {
 // Stall stops one of the masters (SIGSTOP), which keeps its connections open
 // and answers nothing.
 func Stall(ctx context.Context, s *Subject, each time.Duration) (Stalled, error) {
-	f, err := newField(s)
+	f, err := newField(ctx, s, 1)
 	if err != nil {
 		return Stalled{}, err
 	}
 	defer f.close()
-	client, err := f.open(s)
-	if err != nil {
-		return Stalled{}, err
-	}
-	defer client.Close()
-	if err := warmUp(ctx, client); err != nil {
-		return Stalled{}, err
-	}
 	var result Stalled
-	healthy := work(ctx, client, each)
+	healthy := work(ctx, f.clients[0], each)
 	last := f.servers[len(f.servers)-1]
 	if err := last.Stop(); err != nil {
 		return Stalled{}, err
 	}
-	stopped := work(ctx, client, each)
+	stopped := work(ctx, f.clients[0], each)
 	result.Healthy, result.HealthyRate = SpreadOf(healthy.took), healthy.rate()
 	result.Stopped, result.StoppedRate = SpreadOf(stopped.took), stopped.rate()
 	result.Failed, result.Gap = stopped.failed, stopped.gap

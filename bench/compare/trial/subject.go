@@ -97,14 +97,17 @@ func openPeer(name string) func(urls []string) (Client, error) {
 // implementation extends any.
 type client struct{ peers.Client }
 
+// TryAcquire makes one try.
 func (c client) TryAcquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	return lockOf(c.Client.TryAcquire(ctx, resource, ttl))
 }
 
+// Acquire tries again as the implementation does, until ctx ends.
 func (c client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	return lockOf(c.Client.Acquire(ctx, resource, ttl))
 }
 
+// Close closes the client.
 func (c client) Close() { _ = c.Client.Close(context.Background()) }
 
 func lockOf(lease bench.Lease, err error) (Lock, error) {
@@ -120,6 +123,7 @@ func lockOf(lease bench.Lease, err error) (Lock, error) {
 // ourLock keeps what an extension returns.
 type ourLock struct{ redlock.Lock }
 
+// Extend asks for another TTL.
 func (l *ourLock) Extend(ctx context.Context, ttl time.Duration) error {
 	longer, err := l.Lock.Extend(ctx, ttl)
 	if err == nil {
@@ -131,6 +135,7 @@ func (l *ourLock) Extend(ctx context.Context, ttl time.Duration) error {
 // lasting is a lock that cannot be extended: see Subject.Extends.
 type lasting struct{ bench.Lease }
 
+// Extend panics.
 func (lasting) Extend(context.Context, time.Duration) error {
 	panic("trial: it does not extend")
 }
