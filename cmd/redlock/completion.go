@@ -3,15 +3,18 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 )
 
-// completionCommand writes the completion script of a shell. It is made from
-// the grammar, so it has every command and flag.
+// completionCommand writes the completion script of a shell. The script asks this
+// program what can follow the words on the line, so it has every command and
+// flag, whatever the shell.
 type completionCommand struct {
-	Shell string `arg:"" enum:"bash,zsh,fish" help:"One of ${enum}."`
+	Shell string   `arg:"" enum:"bash,zsh,fish,words" help:"One of bash, zsh and fish."`
+	Words []string `arg:"" optional:"" passthrough:"" hidden:"" help:"With words, what stands before the cursor."`
 }
 
 // Help is what --help shows below the first line.
@@ -24,17 +27,37 @@ func (*completionCommand) Help() string {
 `
 }
 
+// completionScripts are the scripts by shell. That of bash uses nothing but
+// compgen, so zsh understands it too (bashcompinit).
+var completionScripts = map[string]string{
+	"bash": bashCompletion,
+	"zsh":  "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n" + bashCompletion,
+	"fish": "complete -c redlock -a '(redlock completion words -- (commandline -opc)[2..] 2>/dev/null)'\n",
+}
+
+const bashCompletion = `_redlock() {
+	local cur=${COMP_WORDS[COMP_CWORD]} i
+	COMPREPLY=()
+	for ((i = 1; i < COMP_CWORD; i++)); do
+		if [[ ${COMP_WORDS[i]} == -- ]]; then
+			COMPREPLY=($(compgen -c -f -- "$cur"))
+			return
+		fi
+	done
+	COMPREPLY=($(compgen -W "$(redlock completion words -- "${COMP_WORDS[@]:1:COMP_CWORD-1}" 2>/dev/null | cut -f 1)" -- "$cur"))
+	if [[ $cur != -* && $COMP_CWORD -gt 1 ]]; then
+		COMPREPLY+=($(compgen -f -- "$cur"))
+	fi
+}
+complete -F _redlock redlock
+`
+
 // Run is the command.
 func (c *completionCommand) Run(p *process) error {
-	model := p.parser.Model
-	if c.Shell == "fish" {
-		return write(p.stdout, fishCompletion(model))
+	if c.Shell == "words" {
+		return write(p.stdout, completions(p.parser.Model, c.Words))
 	}
-	script := bashCompletion(model)
-	if c.Shell == "zsh" {
-		script = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n" + script
-	}
-	return write(p.stdout, script)
+	return write(p.stdout, completionScripts[c.Shell])
 }
 
 func write(w io.Writer, text string) error {
@@ -42,64 +65,41 @@ func write(w io.Writer, text string) error {
 	return err
 }
 
-// bashCompletion uses nothing but compgen, so zsh understands it too
-// (bashcompinit).
-func bashCompletion(app *kong.Application) string {
-	var names []string
-	var cases strings.Builder
-	for _, command := range commands(app) {
-		names = append(names, command.Name)
-		fmt.Fprintf(&cases, "\t%s) words=%s ;;\n", command.Name,
-			quote(strings.Join(append(flagWords(command.Flags), choices(command)...), " ")))
-	}
-	return fmt.Sprintf(`_redlock() {
-	local cur=${COMP_WORDS[COMP_CWORD]} command='' words='' i
-	COMPREPLY=()
-	for ((i = 1; i < COMP_CWORD; i++)); do
-		case ${COMP_WORDS[i]} in
-		--)
-			COMPREPLY=($(compgen -c -f -- "$cur"))
-			return
-			;;
-		%s) [[ $command ]] || command=${COMP_WORDS[i]} ;;
-		esac
-	done
-	case $command in
-	'') words=%s ;;
-%s	esac
-	COMPREPLY=($(compgen -W "$words "%s -- "$cur"))
-	if [[ $cur != -* && $command ]]; then
-		COMPREPLY+=($(compgen -f -- "$cur"))
-	fi
-}
-complete -F _redlock redlock
-`, strings.Join(names, "|"), quote(strings.Join(names, " ")), cases.String(), quote(strings.Join(flagWords(app.Flags), " ")))
-}
-
-func fishCompletion(app *kong.Application) string {
-	var b strings.Builder
-	flags := func(condition string, all []*kong.Flag) {
+// completions returns what can follow some words: a line for each, with a tab
+// before what it is.
+func completions(app *kong.Application, before []string) string {
+	var lines strings.Builder
+	add := func(word, help string) { fmt.Fprintf(&lines, "%s\t%s\n", word, help) }
+	flags := func(all []*kong.Flag) {
 		for _, f := range all {
-			fmt.Fprintf(&b, "complete -c redlock%s -l %s", condition, f.Name)
 			if f.Short != 0 {
-				fmt.Fprintf(&b, " -s %c", f.Short)
+				add("-"+string(f.Short), f.Help)
 			}
-			if !f.IsBool() {
-				b.WriteString(" -r")
-			}
-			fmt.Fprintf(&b, " -d %s\n", quote(f.Help))
+			add("--"+f.Name, f.Help)
 		}
 	}
-	flags("", app.Flags)
-	for _, command := range commands(app) {
-		fmt.Fprintf(&b, "complete -c redlock -n __fish_use_subcommand -f -a %s -d %s\n", command.Name, quote(command.Help))
-		condition := " -n '__fish_seen_subcommand_from " + command.Name + "'"
-		for _, choice := range choices(command) {
-			fmt.Fprintf(&b, "complete -c redlock%s -f -a %s\n", condition, choice)
+	among, command := commands(app), (*kong.Node)(nil)
+	for _, word := range before {
+		if i := slices.IndexFunc(among, func(n *kong.Node) bool { return n.Name == word }); i >= 0 {
+			command, among = among[i], among[i].Children
 		}
-		flags(condition, command.Flags)
 	}
-	return b.String()
+	for _, next := range among {
+		add(next.Name, next.Help)
+	}
+	flags(app.Flags)
+	if command != nil {
+		flags(command.Flags)
+		for _, argument := range command.Positional {
+			if argument.Enum == "" {
+				continue
+			}
+			for _, choice := range argument.EnumSlice() {
+				add(choice, argument.Help)
+			}
+		}
+	}
+	return lines.String()
 }
 
 // commands returns the visible commands.
@@ -111,30 +111,3 @@ func commands(app *kong.Application) (all []*kong.Node) {
 	}
 	return all
 }
-
-// flagWords returns flags as they are typed.
-func flagWords(flags []*kong.Flag) (words []string) {
-	for _, f := range flags {
-		if f.Hidden {
-			continue
-		}
-		words = append(words, "--"+f.Name)
-		if f.Short != 0 {
-			words = append(words, "-"+string(f.Short))
-		}
-	}
-	return words
-}
-
-// choices returns the values of arguments that have few.
-func choices(command *kong.Node) (all []string) {
-	for _, argument := range command.Positional {
-		if argument.Enum != "" {
-			all = append(all, argument.EnumSlice()...)
-		}
-	}
-	return all
-}
-
-// quote makes a text one word of a shell command.
-func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
