@@ -13,7 +13,7 @@
 // run or its warm-up (phase.go). Its callers (caller.go) lock resources
 // (dist.go) by an implementation (implementation.go), at the times that pace.go
 // gives in an open loop. referee.go checks them, and inflict.go makes the
-// faults. text.go, csv.go, gobench.go and page.go print the result (result.go).
+// faults. text.go, forms.go and page.go print the result (result.go).
 package load
 
 import (

@@ -1,7 +1,11 @@
 package load
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -107,4 +111,57 @@ func percentilesOf(n int64) (all []float64) {
 	all = append(all, 90, 99, 99.9, 100)
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// pageFile is the file of the page. It is opened before anything is measured,
+// so that a name that cannot be written is reported in time, and emptied only
+// when there is a page to write. A nil pageFile writes nothing.
+type pageFile struct{ file *os.File }
+
+func openPage(name string) (*pageFile, error) {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	return &pageFile{file}, nil
+}
+
+// write replaces the content of the file by the page, and closes it. A page
+// without runs is not written, and leaves no empty file.
+func (f *pageFile) write(p report.Page) error {
+	if f == nil {
+		return nil
+	}
+	info, err := f.file.Stat()
+	if err != nil {
+		return errors.Join(err, f.file.Close())
+	}
+	if len(p.Runs) == 0 {
+		err := f.file.Close()
+		if info.Mode().IsRegular() && info.Size() == 0 {
+			err = errors.Join(err, os.Remove(f.file.Name()))
+		}
+		return err
+	}
+	var page bytes.Buffer
+	err = report.Write(&page, p)
+	if err == nil && info.Mode().IsRegular() {
+		err = f.file.Truncate(0)
+	}
+	if err == nil {
+		_, err = f.file.Write(page.Bytes())
+	}
+	return errors.Join(err, f.file.Close())
+}
+
+// credentials precede the last @ of the part of a URL between // and the path.
+var credentials = regexp.MustCompile(`//[^/?#]*@`)
+
+// titleOf returns the command line without credentials in URLs (R27).
+func titleOf(args []string) string {
+	all := []string{"loadgen"}
+	for _, arg := range args {
+		all = append(all, credentials.ReplaceAllString(arg, "//"))
+	}
+	return strings.Join(all, " ")
 }
