@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,6 +54,16 @@ func TestUsage(t *testing.T) {
 		{"fair and fenced", []string{"run", nodes, "--fair", "--fenced", "r", "--", "true"}, "--fenced"},
 		{"exclusive with min-hold", []string{"run", nodes, "--exclusive", "--min-hold=1s", "r", "--", "true"}, "--min-hold"},
 		{"permits with heal", []string{"run", nodes, "--permits=2", "--heal", "r", "--", "true"}, "--heal"},
+		{"init without masters", []string{"init"}, "no masters: name them"},
+		{"init of a master twice", []string{"init", "--nodes=unix:///x,unix:///x"}, "is named twice"},
+		{"init in place of nothing", []string{"init", nodes, "--replace=x"}, "--replace"},
+		{"init of the forgetful", []string{"init", nodes, "--max-ttl=0", "--forgetful"}, "--forgetful"},
+		{"doctor without masters", []string{"doctor"}, "no masters: name them"},
+		{"doctor of a scheme", []string{"doctor", "--nodes=http://:secret@a"}, "the scheme must be one of"},
+		{"doctor of a master twice", []string{"doctor", "--nodes=unix:///x,unix:///x"}, "is named twice"},
+		{"doctor of no TTL", []string{"doctor", nodes, "--ttl=0"}, "--ttl must be at least 1ms"},
+		{"doctor that observes", []string{"doctor", nodes, "--observe=-1s"}, "--observe is negative"},
+		{"nodes that observe", []string{"nodes", nodes, "--observe=-1s"}, "--observe is negative"},
 		{"timeout", []string{"run", nodes, "--timeout=0s", "r", "--", "true"}, "--timeout must be more than 0"},
 		{"also with min-hold", []string{"run", nodes, "--also=s", "--min-hold=1s", "r", "--", "true"}, "for a single resource"},
 		{"also the same", []string{"run", nodes, "--also=r", "r", "--", "true"}, "is named twice"},
@@ -91,6 +100,7 @@ func TestUsage(t *testing.T) {
 			require.Equal(t, exitUsage, r.code, r.stderr)
 			require.Contains(t, r.stderr, test.says)
 			require.Regexp(t, `^redlock: [^\n]+\n$`, r.stderr)
+			require.NotContains(t, r.stderr, "secret")
 			require.Empty(t, r.stdout)
 		})
 	}
@@ -350,13 +360,9 @@ func TestHostileNodesDoNotReachTheTerminal(t *testing.T) {
 		"silence":  func(int, []string) ([]byte, bool) { return nil, true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
-			node := redistest.NewNode(redistest.NodeConfig{})
+			node, url := lying(t, hook)
 			defer node.Close()
-			node.Serve(listener)
-			node.Handle(hook)
-			nodes := "--nodes=redis://" + listener.Addr().String()
+			nodes := "--nodes=" + url
 			for _, command := range [][]string{
 				{"status", "x"}, {"status", "--json", "x"}, {"nodes", "--observe=0"}, {"nodes", "--json", "--observe=0"},
 				{"doctor", "--observe=0"}, {"doctor", "--json", "--observe=0"}, {"release", "--force", "--yes", "x"},

@@ -221,17 +221,6 @@ func TestInitReplacesALongerMaxTTL_R30(t *testing.T) {
 	require.Regexp(t, `^redlock: waiting, since the deployment that is replaced has a longer MaxTTL: [123][.0-9]*s\n$`, got.stderr)
 }
 
-func TestInitUsage(t *testing.T) {
-	for _, args := range [][]string{
-		{"init"}, {"init", "--nodes=unix:///x", "--replace=x"}, {"init", "--nodes=unix:///x", "--max-ttl=0", "--forgetful"},
-		{"init", "--nodes=unix:///x,unix:///x"},
-	} {
-		got := within(args...)
-		assert.Equal(t, exitUsage, got.code, args)
-		assert.Empty(t, got.stdout)
-	}
-}
-
 // nodesOf asks for the nodes as a program would.
 func nodesOf(t *testing.T, code int, args ...string) nodesReport {
 	t.Helper()
@@ -361,17 +350,6 @@ func TestNodesShowsWhatIsNoMaster(t *testing.T) {
 	r := nodesOf(t, exitNoQuorum, nodes, "--observe=0")
 	assert.Equal(t, "replica", r.Nodes[1].Role)
 	assert.Contains(t, r.Nodes[1].Error, "role is replica")
-}
-
-func TestNodesOfAStoppedServerAnswersInTime(t *testing.T) {
-	t.Parallel()
-	servers, nodes := masters(t, 3)
-	require.NoError(t, servers[0].Stop())
-	begun := time.Now()
-	r := nodesOf(t, exitOK, nodes, "--observe=0", "--timeout=3s")
-	assert.Less(t, time.Since(begun), patience)
-	assert.Equal(t, 2, r.Up)
-	assert.NotEmpty(t, r.Nodes[0].Error)
 }
 
 // The name of a sealed process is long, and read as a whole: otherwise every

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -138,15 +137,10 @@ func TestForceLeavesAloneWhatStatusCallsForeign(t *testing.T) {
 // a number as none.
 func TestForceBoundsWhatANodeClaims(t *testing.T) {
 	for answer, shows := range map[string]string{":9223372036854775807\r\n": "876000h0m0s", ":-9223372036854775808\r\n": "0s", "+x\r\n": "0s", ":-1\r\n": "none"} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		node := redistest.NewNode(redistest.NodeConfig{})
-		defer node.Close()
-		node.Serve(listener)
+		node, url := lying(t, func(_ int, args []string) ([]byte, bool) { return []byte(answer), strings.EqualFold(args[0], "PTTL") })
 		node.DB().Set("job", "x", 0)
 		node.Refuse("-ERR no scripts here", "EVAL", "EVALSHA")
-		node.Handle(func(_ int, args []string) ([]byte, bool) { return []byte(answer), strings.EqualFold(args[0], "PTTL") })
-		got := within("release", "--nodes=redis://"+listener.Addr().String(), "--force", "--yes", "job")
+		got := within("release", "--nodes="+url, "--force", "--yes", "job")
 		assert.Regexp(t, fingerprint("x")+" +"+shows+"\n", got.stdout)
 		// The result is unknown, and reported as such.
 		assert.Equal(t, exitNoQuorum, got.code)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -446,12 +445,7 @@ func TestRunThatIsKilledWithoutProc_R13(t *testing.T) {
 func TestGuardIsGoneBeforeTheRelease(t *testing.T) {
 	dir := t.TempDir()
 	var seen, guarded atomic.Bool
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	node := redistest.NewNode(redistest.NodeConfig{})
-	t.Cleanup(func() { _ = node.Close() })
-	node.Serve(listener)
-	node.Handle(func(_ int, args []string) ([]byte, bool) {
+	_, url := lying(t, func(_ int, args []string) ([]byte, bool) {
 		if args[0] == "EVALSHA" && slices.Contains(args, "job") {
 			if group, err := os.ReadFile(filepath.Join(dir, "group")); err == nil {
 				pid, _ := strconv.Atoi(strings.TrimSpace(string(group)))
@@ -464,7 +458,7 @@ func TestGuardIsGoneBeforeTheRelease(t *testing.T) {
 	p := process{signals: make(chan os.Signal, 1), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, begun: time.Now()}
 	run := runCommand{lifetime: lifetime{time.Minute}, KillAfter: time.Second, Resource: "job"}
 	run.Command = append([]string{"--"}, shell(`ps -o pgid= $$ >"$1/group"`, dir)...)
-	err = run.Run(&p, &deployment{Nodes: []string{"redis://" + listener.Addr().String()}, Forgetful: true, Timeout: patience})
+	err := run.Run(&p, &deployment{Nodes: []string{url}, Forgetful: true, Timeout: patience})
 	var exit *exitError
 	require.ErrorAs(t, err, &exit)
 	require.Equal(t, exitOK, exit.code)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -234,4 +235,16 @@ func stateCode(state *os.ProcessState) int {
 		return exitSignal + int(status.Signal())
 	}
 	return state.ExitCode()
+}
+
+// lying returns a node in memory that answers commands by a hook, and its URL.
+func lying(t *testing.T, hook redistest.Hook) (node *redistest.Node, url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	node = redistest.NewNode(redistest.NodeConfig{})
+	t.Cleanup(func() { _ = node.Close() })
+	node.Serve(listener)
+	node.Handle(hook)
+	return node, "redis://" + listener.Addr().String()
 }
