@@ -181,4 +181,4 @@ bench:
 release:
 	@$(SERVER)
 	@GO="$(GO)" sh testdata/apidiff.sh
-	$(GO) run ./proof/release
+	@GO="$(GO)" sh testdata/release.sh
