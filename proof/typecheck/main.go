@@ -9,20 +9,16 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"go/types"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/tools/go/packages"
 )
 
 func main() {
@@ -44,11 +40,10 @@ func run(args []string, out io.Writer) error {
 	}
 	var failed []error
 	for _, system := range args[:end] {
-		if !slices.Contains(strings.Fields(string(known)), system) { // go list -e would list nothing
+		if !slices.Contains(strings.Fields(string(known)), system) { // go list would list nothing
 			return fmt.Errorf("%q is not a system that Go knows", system)
 		}
-		goos, goarch, _ := strings.Cut(system, "/")
-		n, err := check(goos, goarch, args[end+1:])
+		n, err := check(system, args[end+1:])
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", system, err))
 			continue
@@ -58,118 +53,30 @@ func run(args []string, out io.Writer) error {
 	return errors.Join(failed...)
 }
 
-// A listed is what "go list -json" says of a package, or of one of its tests.
-type listed struct {
-	Dir, ImportPath, Name string
-	GoFiles               []string
-	ImportMap             map[string]string
-	DepOnly               bool
-	ForTest               string
-	Module                *struct{ GoVersion string }
-	Error                 *struct{ Err string }
-}
-
 // check returns how many packages and tests it checked, or what is wrong.
-func check(goos, goarch string, patterns []string) (int, error) {
-	all, err := list(goos, goarch, patterns)
+func check(system string, patterns []string) (checked int, err error) {
+	goos, goarch, _ := strings.Cut(system, "/")
+	// With dependencies that are parsed, nothing is compiled for export data.
+	all, err := packages.Load(&packages.Config{
+		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedDeps |
+			packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesSizes | packages.NeedModule,
+		Env: append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0"), Tests: true,
+	}, patterns...)
 	if err != nil {
 		return 0, err
 	}
-	c := checker{sizes: types.SizesFor("gc", goarch), fset: token.NewFileSet(), done: map[string]*types.Package{"unsafe": types.Unsafe}}
-	checked := 0
-	for _, p := range all { // dependencies come first
-		if p.ImportPath == "unsafe" || strings.HasSuffix(p.ImportPath, ".test") {
-			continue // a generated main package
+	var wrong []error
+	for _, p := range all {
+		if len(p.GoFiles) == 0 || strings.HasSuffix(p.PkgPath, ".test") {
+			continue // build constraints leave nothing of it on this system, or it is a generated main package
 		}
-		c.check(p)
-		if p.ours() {
-			checked++
+		checked++
+		for _, e := range p.Errors {
+			wrong = append(wrong, e)
 		}
 	}
 	if checked == 0 {
 		return 0, errors.New("no package")
 	}
-	return checked, errors.Join(c.errs...)
-}
-
-// ours reports whether the package was asked for, and is not a dependency.
-func (p *listed) ours() bool { return !p.DepOnly || p.ForTest != "" }
-
-// list runs go list. Packages come after those that they import.
-func list(goos, goarch string, patterns []string) ([]*listed, error) {
-	cmd := exec.Command("go", append([]string{"list", "-e", "-deps", "-test",
-		"-json=Dir,ImportPath,Name,GoFiles,ImportMap,DepOnly,ForTest,Module,Error"}, patterns...)...)
-	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
-	cmd.Stderr = os.Stderr
-	text, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go list: %w", err)
-	}
-	var all []*listed
-	for d := json.NewDecoder(strings.NewReader(string(text))); ; {
-		p := new(listed)
-		if err := d.Decode(p); errors.Is(err, io.EOF) {
-			return all, nil
-		} else if err != nil {
-			return nil, err
-		}
-		if p.Error != nil && p.ours() && len(p.GoFiles) > 0 {
-			return nil, errors.New(p.Error.Err)
-		}
-		all = append(all, p)
-	}
-}
-
-type checker struct {
-	sizes types.Sizes
-	fset  *token.FileSet
-	done  map[string]*types.Package // by the import path that go list gives, as "p [p.test]"
-	errs  []error
-}
-
-func (c *checker) check(p *listed) {
-	if len(p.GoFiles) == 0 {
-		return // build constraints leave nothing of it on this system
-	}
-	var files []*ast.File
-	for _, name := range p.GoFiles {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(p.Dir, name)
-		}
-		f, err := parser.ParseFile(c.fset, name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			c.errs = append(c.errs, err)
-			return
-		}
-		files = append(files, f)
-	}
-	config := types.Config{
-		Importer: importer{c, p}, Sizes: c.sizes, IgnoreFuncBodies: !p.ours(), FakeImportC: true,
-		Error: func(err error) {
-			if p.ours() {
-				c.errs = append(c.errs, err)
-			}
-		},
-	}
-	if p.Module != nil && p.Module.GoVersion != "" {
-		config.GoVersion = "go" + p.Module.GoVersion
-	}
-	path, _, _ := strings.Cut(p.ImportPath, " ")
-	c.done[p.ImportPath], _ = config.Check(path, c.fset, files, nil) // Error has it
-}
-
-// An importer finds what one package imports.
-type importer struct {
-	*checker
-	of *listed
-}
-
-func (i importer) Import(path string) (*types.Package, error) {
-	if mapped, ok := i.of.ImportMap[path]; ok {
-		path = mapped
-	}
-	if p := i.done[path]; p != nil {
-		return p, nil
-	}
-	return nil, fmt.Errorf("%s: not found", path)
+	return checked, errors.Join(wrong...)
 }
