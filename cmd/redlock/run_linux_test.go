@@ -307,15 +307,16 @@ func TestWhateverEndsARunItsStraysEnd_R13(t *testing.T) {
 	}
 }
 
-// Strays are asked to end too, even if they are stopped, and are killed when the
-// command has ended.
+// A command that handles TERM has time to clean up. Strays are asked to end too,
+// even if they are stopped. What the command leaves, in its group and outside of
+// it, is killed when the command has ended.
 func TestStraysOfALostLockAreAskedFirst(t *testing.T) {
 	t.Parallel()
 	servers, nodes := masters(t, 3)
 	j := newJob(t)
 	j.write("tidy", `trap 'touch "$1/tidied"; exit' TERM; echo $$ >"$1/pid.new"; mv "$1/pid.new" "$1/pid"; kill -STOP $$
 while test -d "$1"; do sleep 0.02; done`)
-	cmd := j.run(nodes, []string{"--ttl=15s", "--kill-after=4s"}, `trap : TERM; setsid sh "$1/tidy" "$1" & sh "$1/leave" "$1"
+	cmd := j.run(nodes, []string{"--ttl=15s", "--kill-after=4s"}, `trap : TERM; setsid sh "$1/tidy" "$1" & sh "$1/tick" "$1" member & sh "$1/leave" "$1"
 while test -d "$1" && ! test -e "$1/tidied"; do sleep 0.02; done; exit 9`)
 	j.left()
 	pid := j.pid("pid")
