@@ -7,11 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"os/signal"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -72,80 +68,53 @@ func TestCronOfTheLeader(t *testing.T) {
 	require.Error(t, runCron(t.Context(), d.Client(t, patient, candidate), "no time", nil), "a mistake ends it")
 }
 
-// asynqPlaces tells a process of this test binary that it is a scheduler, and
-// where everything is: its name, the Redis of asynq, and the masters.
-const asynqPlaces = "REDMUX_TEST_ASYNQ"
-
-// Two processes run the recipe: one enqueues tasks. When it is told to end, and
-// when it is killed, the other one does; the queue shows that they never took
-// turns otherwise.
+// Two processes run the recipe: one enqueues tasks. When it is told to end, the
+// other one does; the queue shows that they never took turns otherwise.
 func TestAsynqSchedulerOfTheLeader(t *testing.T) {
-	if text := os.Getenv(asynqPlaces); text != "" {
-		fmt.Println(scheduleTasks(strings.Fields(text)))
-		select {} // with its lock released, it must not go on
-	}
 	redistest.Require(t)
-	d := redlocktest.New(t, 3, redlocktest.Real())
-	server := redistest.Servers(t, 1, redistest.OverTCP)[0].TCPAddr()
-	start := func(name string) *exec.Cmd {
-		child := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=300s")
-		child.Env = append(os.Environ(), asynqPlaces+"="+strings.Join(append([]string{name, server}, d.URLs()...), " "))
-		require.NoError(t, redistest.Spawn(child))
-		t.Cleanup(func() {
-			_ = child.Process.Kill()
-			_ = child.Wait()
+	d := redlocktest.New(t, 3)
+	queue := asynq.RedisClientOpt{Addr: redistest.Servers(t, 1, redistest.OverTCP)[0].TCPAddr()}
+	var running sync.WaitGroup
+	defer running.Wait()
+	start := func(name string) (retire context.CancelFunc) {
+		client := d.Client(t, patient, candidate)
+		ctx, cancel := context.WithCancel(t.Context())
+		running.Go(func() {
+			if err := runAsynq(ctx, client, queue, "@every 1s", asynq.NewTask("report", []byte(name))); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
 		})
-		return child
+		return cancel
 	}
-	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: server})
+	inspector := asynq.NewInspector(queue)
 	defer inspector.Close()
-	// enqueued returns the name of the process that enqueued each task, in order.
-	enqueued := func() (names []string) {
-		tasks, err := inspector.ListPendingTasks("default", asynq.PageSize(1000))
-		if errors.Is(err, asynq.ErrQueueNotFound) {
-			return nil
-		}
-		require.NoError(t, err)
-		for _, task := range tasks {
-			names = append(names, string(task.Payload))
-		}
-		return names
-	}
 	// waitFor waits until the last of these processes has enqueued four tasks,
 	// in which time others could do what they must not.
 	waitFor := func(want ...string) {
 		t.Helper()
-		var names []string
-		last := want[len(want)-1]
+		var names []string // of the process that enqueued each task, in order
 		require.Eventually(t, func() bool {
-			names = enqueued()
-			return len(slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name != last })) >= 4
+			tasks, err := inspector.ListPendingTasks("default", asynq.PageSize(1000))
+			if !errors.Is(err, asynq.ErrQueueNotFound) {
+				require.NoError(t, err)
+			}
+			names = nil
+			last := 0
+			for _, task := range tasks {
+				name := string(task.Payload)
+				if names = append(names, name); name == want[len(want)-1] {
+					last++
+				}
+			}
+			return last >= 4
 		}, 2*patience, 10*time.Millisecond)
 		require.Equal(t, want, slices.Compact(names))
 	}
-	first := start("a")
-	require.Eventually(t, func() bool { return len(enqueued()) > 0 }, 2*patience, 10*time.Millisecond)
-	second := start("b")
+	retire := start("a")
 	waitFor("a")
-	require.NoError(t, first.Process.Signal(os.Interrupt)) // it retires, and does not exit
+	defer start("b")()
+	retire()
 	waitFor("a", "b")
-	start("c")
-	require.NoError(t, second.Process.Kill())
-	waitFor("a", "b", "c")
-}
-
-// scheduleTasks is the child: it enqueues its name.
-func scheduleTasks(places []string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	client, err := redlock.New(ctx, redlock.Config{
-		Nodes: redlock.Nodes(places[2:]...), NodeTimeout: patience, Fenced: true, Owner: places[0],
-	})
-	if err != nil {
-		return err
-	}
-	defer client.Close(context.Background())
-	return runAsynq(ctx, client, asynq.RedisClientOpt{Addr: places[1]}, "@every 1s", asynq.NewTask("report", []byte(places[0])))
 }
 
 // fenced gives a client what the recipes with numbers need.

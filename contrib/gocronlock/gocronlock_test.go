@@ -224,42 +224,6 @@ func TestOneLeads(t *testing.T) {
 	})
 }
 
-// There are never two leaders while nodes go and come, and in the end there is
-// one again.
-func TestLeadershipIsLostWithTheNodes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := redlocktest.New(t, 3)
-		first, second := newElector(t, d.Client(t, candidate)), newElector(t, d.Client(t, candidate))
-		leading := first.Context()
-		d.Node(0).Refuse(true)
-		d.Node(1).Refuse(true)
-		begun := time.Now()
-		<-leading.Done()
-		require.ErrorIs(t, context.Cause(leading), redlock.ErrLost)
-		require.Less(t, time.Since(begun), 30*time.Second, "the TTL")
-		require.ErrorIs(t, first.IsLeader(t.Context()), gocronlock.ErrNotLeader)
-
-		d.Node(0).Refuse(false)
-		d.Node(1).Refuse(false)
-		leaders := func() (n int) {
-			for _, e := range []*gocronlock.Elector{first, second} {
-				if e.IsLeader(t.Context()) == nil {
-					n++
-				}
-			}
-			return n
-		}
-		for time.Since(begun) < time.Hour && leaders() == 0 {
-			time.Sleep(ms)
-		}
-		require.Less(t, time.Since(begun), 2*time.Minute, "no process leads")
-		for range 1000 {
-			require.LessOrEqual(t, leaders(), 1)
-			time.Sleep(100 * ms)
-		}
-	})
-}
-
 // A client that gives up early is asked again and again.
 func TestElectorOfAnImpatientClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -333,22 +297,6 @@ func TestElectorThatCannotBe(t *testing.T) {
 		require.NoError(t, leads.Close(t.Context()))
 		time.Sleep(time.Minute)
 		require.Empty(t, d.Node(0).Keys(), "one of them has remained a candidate")
-	})
-}
-
-// The leader steps down for another process, and stands again later.
-func TestElectorStepsDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := redlocktest.New(t, 3)
-		first, second := newElector(t, d.Client(t, candidate)), newElector(t, d.Client(t, candidate))
-		require.NoError(t, first.Election().StepDown(t.Context()))
-		require.ErrorIs(t, first.IsLeader(t.Context()), election.ErrSteppedDown)
-		time.Sleep(time.Second)
-		require.NoError(t, second.IsLeader(t.Context()))
-		time.Sleep(time.Minute)
-		require.NoError(t, second.Close(t.Context()))
-		time.Sleep(time.Second)
-		require.NoError(t, first.IsLeader(t.Context()), "it stands no more")
 	})
 }
 
