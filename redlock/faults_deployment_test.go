@@ -252,6 +252,89 @@ func TestFaultTheDecidingVoteIsForgotten_R23(t *testing.T) {
 	}
 }
 
+// All servers are killed at once and come back empty. Clients that were there
+// and fresh ones get no second lock within the first's validity, and the lock
+// is granted again at most MaxTTL × 1.01 and two seconds after the start (R23,
+// R29): the clients that were there return within 1.2 s, and wait for another
+// two in case there is more to know (R30).
+func TestFaultPowerFailure_R23_R29(t *testing.T) {
+	f := newFleet(t, 5, redistest.OverTCP)
+	config := redlock.Config{MaxTTL: quarantineTTL, NodeTimeout: patience}
+	c := f.founded(config)
+	for range 3 {
+		bestOf(t, func() error { return f.powerFailure(c, config) })
+	}
+}
+
+// powerFailure returns an error if the next lock came too late.
+func (f *fleet) powerFailure(c *redlock.Client, config redlock.Config) error {
+	f.Helper()
+	first := acquired(f, c, "r", quarantineTTL)
+	all := []int{0, 1, 2, 3, 4}
+	f.each(all, (*redistest.Server).Kill)
+	f.each(all, (*redistest.Server).Restart)
+	start := time.Now()
+	late := make([]error, 2)
+	var wg sync.WaitGroup
+	for i, client := range []*redlock.Client{c, f.client(config)} {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), inTheEnd)
+			defer cancel()
+			lock, err := client.Acquire(ctx, "r", time.Second)
+			took := time.Since(start)
+			if err != nil {
+				f.Error(err)
+				return
+			}
+			if first.Validity() > 0 {
+				f.Error("two holders")
+			}
+			f.Logf("granted %v after the start", took)
+			if took > timingSlack*(quarantineTTL*101/100+2*time.Second) {
+				late[i] = fmt.Errorf("granted only %v after the start", took)
+			}
+			_ = lock.Release(context.Background())
+		})
+	}
+	wg.Wait()
+	return errors.Join(late...)
+}
+
+// A seal vouches for a server to a fresh process, if it is about the process
+// that runs there: not one that was persisted, and none where a single server
+// restarted empty (R23).
+func TestFaultSeals_R23(t *testing.T) {
+	const need = 4045 * time.Millisecond // of a TTL that is long enough to look around
+	config := redlock.Config{MaxTTL: 4 * time.Second, NodeTimeout: patience}
+	f := newFleet(t, 3)
+	f.founded(config)
+	for i := range f.servers {
+		eventually(t, inTheEnd, func() error {
+			if text := fmt.Sprint(f.must(i, "GET", sealKey)); !strings.Contains(text, " max_ttl_ms=4000 watched_ms=4045 ") {
+				return fmt.Errorf("the seal of server %d is %q", i, text)
+			}
+			return nil
+		})
+	}
+	fresh := f.client(config)
+	f.allUp(fresh, inTheEnd)
+	f.quarantined(fresh, 0)
+	acquired(t, fresh, "at once", time.Second)
+	old := f.must(1, "GET", sealKey).(string)
+	if err := f.servers[1].Restart(); err != nil {
+		t.Fatal(err)
+	}
+	f.must(1, "SET", sealKey, old)
+	for range 2 {
+		next := f.client(config)
+		f.allUp(next, inTheEnd)
+		f.quarantined(next, 0, 1)
+		f.must(1, "DEL", sealKey)
+	}
+	f.quarantined(fresh, inTheEnd, 1)
+	f.quarantined(fresh, need+inTheEnd)
+}
+
 // Keys that are flushed without a restart are noticed within about five
 // seconds (R23).
 func TestFaultFlushAll_R23(t *testing.T) {
