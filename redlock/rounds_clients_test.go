@@ -52,8 +52,8 @@ const (
 // maxTTL is Config.MaxTTL of stories with fencing numbers.
 const maxTTL = 2 * time.Second
 
-// connect makes the clients that lines speak of. Before fenced ones it opens the
-// deployment, with floors.
+// connect makes the clients that lines speak of. Before fenced ones it opens
+// the deployment, with floors.
 func (p *player) connect(lines []line) {
 	if p.config.Fenced {
 		_, err := Init(p.t.Context(), p.memory.reach(p.config))

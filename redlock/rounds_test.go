@@ -58,8 +58,7 @@ type line struct {
 	node   int    // of a line about a node, else -1
 	nodes  int    // of a line about all
 	reply  string // of a line about a node
-	client string // of a line about a caller
-	op     bool   // sends commands to the nodes
+	client string // of a line about what one does
 }
 
 // parseRounds parses a file. Lines of three dashes separate stories; a story is
@@ -71,7 +70,7 @@ func parseRounds(text string) ([]*story, error) {
 		if len(now.lines) == 0 {
 			return errors.New("a story without lines")
 		}
-		if !slices.ContainsFunc(now.lines, func(l line) bool { return l.op }) {
+		if !slices.ContainsFunc(now.lines, func(l line) bool { return l.client != "" }) {
 			return fmt.Errorf("%s: a story without an outcome", now.name)
 		}
 		all, now = append(all, now), new(story)
@@ -106,46 +105,51 @@ func parseRounds(text string) ([]*story, error) {
 const (
 	aTime  = `(\d[\d.]*[a-zµ][\w.]*)`
 	aRange = `(\d[\d.]*[a-zµ]\w*(?:\.\.\d[\d.]*[a-zµ]\w*)?)`
+	aWay   = `(\d[\w.]*(?:/\d[\w.]*)?)`
 )
 
 // grammar lists the forms of lines. The function gets what is in parentheses.
 var grammar = []struct {
-	form *regexp.Regexp
-	op   bool
-	do   func(p *player, args []string) error
+	form  *regexp.Regexp
+	about string // what the first parentheses name
+	do    func(p *player, args []string) error
 }{
-	{regexp.MustCompile(`^ttl ` + aTime + `$`), false, func(p *player, a []string) error { return set(&p.ttl, a[0]) }},
-	{regexp.MustCompile(`^min validity ` + aTime + `$`), false, func(p *player, a []string) error { return set(&p.config.MinValidity, a[0]) }},
-	{regexp.MustCompile(`^node timeout ` + aTime + `$`), false, func(p *player, a []string) error { return set(&p.config.NodeTimeout, a[0]) }},
-	{regexp.MustCompile(`^drift (\d*\.\d+)$`), false, func(p *player, a []string) (err error) {
+	{form(`node (\d+) (down|silent)`), "node", (*player).node},
+	{form(`node (\d+) ` + aWay + ` (\+OK|null|lost|dies|[-:$*_].*)`), "node", (*player).node},
+	{form(`node (\d+) ` + aWay + ` holds (\S+)`), "node", (*player).holds},
+	{form(`node (\d+) restarts( with old keys)?`), "node", (*player).restart},
+	{form(`nodes (\d+) ` + aWay), "nodes", (*player).allNodes},
+	{form(`(?:nodes|node (\d+)) forgets? (\S+)`), "", (*player).forgets},
+	{form(`way of ([a-z])(?: to node (\d+))? (\d[\w.]*(?:/\d[\w.]*)?|cut off|down|back)`), "", (*player).way},
+
+	{form(`ttl ` + aTime), "", func(p *player, a []string) error { return set(&p.ttl, a[0]) }},
+	{form(`min validity ` + aTime), "", func(p *player, a []string) error { return set(&p.config.MinValidity, a[0]) }},
+	{form(`node timeout ` + aTime), "", func(p *player, a []string) error { return set(&p.config.NodeTimeout, a[0]) }},
+	{form(`fair lease ` + aTime), "", func(p *player, a []string) error { return set(&p.config.FairLease, a[0]) }},
+	{form(`retry delay ` + aTime), "", func(p *player, a []string) error { return set(&p.config.Retry.MaxDelay, a[0]) }},
+	{form(`drift (\d*\.\d+)`), "", func(p *player, a []string) (err error) {
 		p.config.DriftFactor, err = strconv.ParseFloat(a[0], 64)
 		return err
 	}},
-	{regexp.MustCompile(`^node (\d+) (down|silent)$`), false, (*player).node},
-	{regexp.MustCompile(`^node (\d+) (\d[\w.]*(?:/\d[\w.]*)?) (\+OK|null|lost|dies|[-:$*_].*)$`), false, (*player).node},
-	{regexp.MustCompile(`^cancel after ` + aTime + `$`), false, func(p *player, a []string) error { p.cancels = true; return set(&p.cancelAfter, a[0]) }},
-	{regexp.MustCompile(`^wait ` + aTime + `$`), false, (*player).wait},
-	{regexp.MustCompile(`^node (\d+) (\d[\w.]*(?:/\d[\w.]*)?) holds (\S+)$`), false, (*player).holds},
-	{regexp.MustCompile(`^fenced$`), false, func(p *player, _ []string) error { p.config.Fenced, p.config.MaxTTL = true, maxTTL; return nil }},
-	{regexp.MustCompile(`^numbers of ([a-z]) ` + aTime + ` behind$`), true, (*player).behind},
-	{regexp.MustCompile(`^node (\d+) restarts( with old keys)?$`), false, (*player).restart},
-	{regexp.MustCompile(`^keys left at ` + aTime + ` : (none|[\d ]+)$`), false, (*player).keysLeft},
+	{form(`owners`), "", func(p *player, _ []string) error { p.owners = true; return nil }},
+	{form(`fenced`), "", func(p *player, _ []string) error { p.config.Fenced, p.config.MaxTTL = true, maxTTL; return nil }},
+	{form(`numbers of ([a-z]) ` + aTime + ` behind`), "client", (*player).behind},
+	{form(`clock of ([a-z]) ` + aTime + ` (fast|slow)`), "client", (*player).ticketClock},
 
-	// Of stories about the kinds of lock.
-	{regexp.MustCompile(`^nodes (\d+) (\d[\w.]*(?:/\d[\w.]*)?)$`), false, (*player).allNodes},
-	{regexp.MustCompile(`^fair lease ` + aTime + `$`), false, func(p *player, a []string) error { return set(&p.config.FairLease, a[0]) }},
-	{regexp.MustCompile(`^owners$`), false, func(p *player, _ []string) error { p.owners = true; return nil }},
-	{regexp.MustCompile(`^way of ([a-z])(?: to node (\d+))? (\d[\w.]*(?:/\d[\w.]*)?|cut off|down|back)$`), false, (*player).way},
-	{regexp.MustCompile(`^clock of ([a-z]) ` + aTime + ` (fast|slow)$`), true, (*player).ticketClock},
-	{regexp.MustCompile(`^` + aCaller + ` ` + aWish + `s((?: [^ :]\S*)*?)(?: for ` + aTime + `)? : ` + anEnding + `$`), true, (*player).wants},
-	{regexp.MustCompile(`^` + aCaller + ` (waits|begins) to ` + aWish + `((?: \S+)*?)(?: for ` + aTime + `)?$`), true, (*player).waits},
-	{regexp.MustCompile(`^` + aCaller + ` still waits$`), true, (*player).stillWaits},
-	{regexp.MustCompile(`^` + aCaller + ` : ` + anEnding + `$`), true, (*player).hears},
-	{regexp.MustCompile(`^` + aCaller + ` ((?:upgrades|downgrades|downgrades \d\S*|extends \d\S*|releases|closes|drains|gives up)(?: again| the lock of [a-z]\d?)?) : ` + anEnding + `$`), true, (*player).does},
-	{regexp.MustCompile(`^([a-z]) tries (\d+)\.\.(\d+) times in ` + aTime + `$`), true, (*player).attempts},
-	{regexp.MustCompile(`^(?:nodes|node (\d+)) forgets? (\S+)$`), false, (*player).forgets},
-	{regexp.MustCompile(`^keys(?: of node (\d+))? at ` + aTime + ` : (.+)$`), false, (*player).keys},
+	{form(aCaller + ` ` + aWish + `s((?: [^ :]\S*)*?)(?: for ` + aTime + `)? : ` + anEnding), "client", (*player).wants},
+	{form(aCaller + ` (waits|begins) to ` + aWish + `((?: \S+)*?)(?: for ` + aTime + `)?`), "client", (*player).waits},
+	{form(aCaller + ` still waits`), "client", (*player).stillWaits},
+	{form(aCaller + ` : ` + anEnding), "client", (*player).hears},
+	{form(aCaller + ` ((?:upgrades|downgrades|downgrades \d\S*|extends \d\S*|releases|closes|drains|gives up)` +
+		`(?: again| the lock of [a-z]\d?)?) : ` + anEnding), "client", (*player).does},
+	{form(`cancel after ` + aTime), "", func(p *player, a []string) error { p.cancels = true; return set(&p.cancelAfter, a[0]) }},
+	{form(`wait ` + aTime), "", (*player).wait},
+	{form(`([a-z]) tries (\d+)\.\.(\d+) times in ` + aTime), "client", (*player).attempts},
+	{form(`keys left at ` + aTime + ` : (none|[\d ]+)`), "", (*player).keysLeft},
+	{form(`keys(?: of node (\d+))? at ` + aTime + ` : (.+)`), "", (*player).keys},
 }
+
+func form(text string) *regexp.Regexp { return regexp.MustCompile(`^` + text + `$`) }
 
 func parseLine(text string) (line, error) {
 	for _, g := range grammar {
@@ -153,26 +157,22 @@ func parseLine(text string) (line, error) {
 		if args == nil {
 			continue
 		}
-		l := line{text: text, node: -1, op: g.op, do: func(p *player) error { return g.do(p, args[1:]) }}
+		l := line{text: text, node: -1, do: func(p *player) error { return g.do(p, args[1:]) }}
 		for _, a := range args[1:] {
 			if err := checkTimes(a); err != nil {
 				return l, err
 			}
 		}
-		switch {
-		case strings.HasPrefix(text, "nodes ") && len(args) > 2 && args[1] != "":
+		switch g.about {
+		case "client":
+			l.client = args[1]
+		case "nodes":
 			l.nodes, _ = strconv.Atoi(args[1])
-		case strings.HasPrefix(text, "clock of "), strings.HasPrefix(text, "numbers of "):
-			l.client = args[1]
-		case g.op && len(args) > 2 && regexp.MustCompile(`^[a-z]$`).MatchString(args[1]):
-			l.client = args[1]
-		}
-		if strings.HasPrefix(text, "node ") && len(args) > 2 && args[1] != "" && !strings.Contains(text, " forgets ") {
-			n, err := strconv.Atoi(args[1])
-			if err != nil || n >= multiplex.MaxNodes {
+		case "node":
+			l.node, _ = strconv.Atoi(args[1])
+			if l.reply = args[len(args)-1]; l.node >= multiplex.MaxNodes {
 				return l, errors.New("no such node")
 			}
-			l.node, l.reply = n, args[len(args)-1]
 		}
 		return l, nil
 	}
@@ -225,7 +225,7 @@ func (s *story) run(t *testing.T) {
 	for i := range p.memory.nodes {
 		p.lieAt(i)
 	}
-	first := slices.IndexFunc(s.lines, func(l line) bool { return l.op })
+	first := slices.IndexFunc(s.lines, func(l line) bool { return l.client != "" })
 	for _, l := range s.lines[:first] {
 		if l.reply == "down" {
 			p.memory.link(l.node).Refuse(true)
