@@ -3,6 +3,7 @@ package multiplex
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -450,6 +451,31 @@ func TestLaggingNodeIsShedBeforeOverload(t *testing.T) {
 		wg.Wait()
 		assert.Equal(t, 1, c.status(2).Sheds)
 	}, withConfig(func(c *Config) { c.MaxPending = 128 }))
+}
+
+// All nodes get the same commands in the same order (R2), from a single log.
+func TestSameOrderEverywhere(t *testing.T) {
+	inBubble(t, 5, func(t *testing.T, c *cluster) {
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i%7) * 300 * time.Microsecond)
+				_, _ = c.claim(background, "k", fmt.Sprint("t", i), long)
+			})
+		}
+		wg.Wait()
+		time.Sleep(trip)
+		synctest.Wait()
+		var orders [5][]string
+		for i, n := range c.nodes {
+			for _, line := range story(n) {
+				_, what, _ := strings.Cut(line, " ") // without the client's id
+				orders[i] = append(orders[i], what)
+			}
+			assert.Equal(t, orders[0], orders[i])
+		}
+		assert.Len(t, orders[0], 50+49)
+	})
 }
 
 // R26: if so many nodes are behind that the others are no quorum, or none that
