@@ -199,9 +199,11 @@ func TestCloseEndsPostedRounds(t *testing.T) {
 // A healed key is a grant, but not from a node that is quarantined, nor from
 // one that was when the command was queued (R10, R23).
 func TestARestoredKeyCountsOnlyOutsideQuarantine(t *testing.T) {
-	restore := &ExtendKind{Kind: Kind{Judge: func(resp.Value) Vote { return Restored }, Script: true}}
+	healed := Kind{Judge: func(resp.Value) Vote { return Restored }, Script: true}
+	restore := &ExtendKind{Kind: healed}
+	merged := &ExtendKind{Kind: healed, Merger: &Merger{Kind: healed, AppendHead: mergingKind.Merger.AppendHead}}
 	for name, c := range map[string]struct {
-		before, after Set
+		before, after Set // when the command gets its place, and then
 		want          error
 	}{
 		"none":            {0, 0, nil},
@@ -210,20 +212,30 @@ func TestARestoredKeyCountsOnlyOutsideQuarantine(t *testing.T) {
 		"two, until then": {3, 0, ErrRefused},
 		"two, since then": {0, 3, ErrRefused},
 	} {
-		subBubble(t, name, 3, func(t *testing.T, cl *cluster) {
-			inbox := NewOutcomes()
-			quarantine := func(s Set) {
-				cl.group.mu.Lock()
-				defer cl.group.mu.Unlock()
-				cl.group.members.Doubted = s
-			}
-			quarantine(c.before)
-			_, err := cl.group.PostExtension(restore, &Command{Encoded: raw(extendCommand("k", "t", long)), TTL: long}, Posting{Inbox: inbox})
-			require.NoError(t, err)
-			quarantine(c.after)
-			cl.group.Flush()
-			require.Equal(t, c.want, take(t, inbox, 1)[0].Err)
-		})
+		for _, kind := range []*ExtendKind{restore, merged} {
+			subBubble(t, fmt.Sprint(name, "/merged=", kind == merged), 3, func(t *testing.T, cl *cluster) {
+				inbox := NewOutcomes()
+				quarantine := func(s Set) {
+					cl.group.mu.Lock()
+					defer cl.group.mu.Unlock()
+					cl.group.members.Doubted = s
+				}
+				quarantine(c.before)
+				for i := range 2 {
+					_, err := cl.group.PostExtension(kind, &Command{Encoded: encodedRelease(fmt.Sprint("k", i), "t"), TTL: long}, Posting{Inbox: inbox})
+					require.NoError(t, err)
+				}
+				if kind == merged {
+					cl.group.Flush() // places them
+					synctest.Wait()
+				}
+				quarantine(c.after)
+				cl.group.Flush()
+				for _, o := range take(t, inbox, 2) {
+					require.Equal(t, c.want, o.Err)
+				}
+			}, merging(true))
+		}
 	}
 }
 

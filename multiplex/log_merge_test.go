@@ -660,6 +660,30 @@ func TestCloseWhileReleasesGather(t *testing.T) {
 	}
 }
 
+// R28: a Close that is cut short fails each part, in the log and in a lane.
+func TestCloseFailsEachPart(t *testing.T) {
+	for _, slow := range []string{"EVALSHA", "SCRIPT LOAD"} {
+		subBubble(t, slow, 3, func(t *testing.T, c *cluster) {
+			l := c.lock(5)
+			for _, n := range c.nodes {
+				n.FlushScripts()
+				n.Delay(slow, time.Hour)
+			}
+			flush := c.gather(5, func(i int) error { return l.free(background, i) })
+			var wg sync.WaitGroup
+			wg.Go(func() { assert.Equal(t, slices.Repeat([]error{ErrClosed}, 5), flush()) })
+			time.Sleep(2 * trip)
+			assert.Equal(t, context.DeadlineExceeded, c.group.Close(brief(t, 10*ms)))
+			wg.Wait()
+			for _, n := range c.nodes {
+				n.Restart() // ends its delays
+			}
+			c.closed()
+			c.conserved()
+		}, merging(true), withConfig(func(c *Config) { c.VoteTimeout = time.Second })) // otherwise Close would wait for its end
+	}
+}
+
 // R8: if CLIENT KILL is forbidden, a SET on the old connection may arrive after
 // the merged command that undid it was answered on the new one. Each such
 // release is repeated.

@@ -260,8 +260,19 @@ func TestLookoutWithoutTracking(t *testing.T) {
 	}
 }
 
-// A node with RESP2 is not asked; one that is only busy is asked again.
+// A minority without tracking takes no part. A node with RESP2 is not asked; one
+// that is only busy is asked again.
 func TestLookoutOfOtherNodes(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.nodes[0].Refuse("-NOPERM no", "CLIENT TRACKING")
+		c.set("k")
+		l := c.asking("k")
+		for i := range c.nodes {
+			require.False(t, c.hears(l), "freed on less than node %d", i)
+			c.vacate(i)
+		}
+		require.True(t, c.hears(l))
+	})
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		l := c.lookout("k")
 		defer l.Stop()
