@@ -80,6 +80,8 @@ func TestHandshakeServer(t *testing.T) {
 			func(s *Server) { s.ID, s.AddrKnown, s.ClientAddr = 0, false, "" }},
 		{"CLIENT INFO garbled", map[string]string{"CLIENT INFO": text3("id=x addr=a:1 laddr=b:2 fd=3\n")},
 			func(s *Server) { s.ID, s.AddrKnown, s.ClientAddr = 0, false, "" }},
+		{"CLIENT INFO without an id", map[string]string{"CLIENT INFO": text3("addr=a:1 laddr=b:2 fd=3\n")},
+			func(s *Server) { s.ID, s.AddrKnown, s.ClientAddr = 0, false, "" }},
 		{"unix socket with a space", map[string]string{"CLIENT INFO": text3("id=7 addr=/a b:0 laddr=/a b:0 fd=3\n")},
 			func(s *Server) { s.ClientAddr = "/a b:0" }},
 		{"before laddr", map[string]string{"CLIENT INFO": text3("id=7 addr=a:1 fd=3\n")},
