@@ -73,6 +73,10 @@ func TestRunPassesOnExitCodes(t *testing.T) {
 			require.Equal(t, admin.StateFree, state(t, c), "it is released")
 		})
 	}
+	r := finish(t, runs(t, nodes, nil, shell(`sleep 1000 >/dev/null 2>&1 & echo $!`)...))
+	pid, err := strconv.Atoi(strings.TrimSpace(r.stdout))
+	require.NoError(t, err, r)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL), "what a command leaves in the background lives on")
 }
 
 // A command that cannot be run is an error before anything is locked.
