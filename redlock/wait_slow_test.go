@@ -167,14 +167,3 @@ func TestRetryDelayMinOfAWaiterInAQueue(t *testing.T) {
 		require.NoError(t, held.Release(t.Context()))
 	})
 }
-
-// calls counts the calls of each script on the first node.
-func (m *memory) calls() map[string]int {
-	calls := make(map[string]int)
-	for _, e := range m.nodes[0].Log() {
-		if e.Args[0] == "EVALSHA" {
-			calls[e.Args[1]]++
-		}
-	}
-	return calls
-}
