@@ -72,11 +72,11 @@
 // A kind of lock with its own scripts needs no change here. The package above
 // declares a ClaimKind for the script that sets the keys, a ReleaseKind for the
 // one that undoes it, and an ExtendKind for each other command on held keys
-// (command.go). It puts the scripts into the handshake (conn.Config.Prelude) and
-// Config.Cure, and encodes the commands; see redlock/internal/wire. A command
-// may name several keys. If replies say more than a vote, such as the last
-// fencing number, the kind's Judge keeps what it reads. Claim.Told gets what a
-// refusal says.
+// (command.go). It puts the scripts into the handshake (conn.Config.Prelude)
+// and Config.Cure, and encodes the commands; see redlock/internal/wire. A
+// command may name several keys. If replies say more than a vote, such as the
+// last fencing number, the kind's Judge keeps what it reads. Claim.Told gets
+// what a refusal says.
 //
 // # Who owns what
 //

@@ -138,8 +138,8 @@ func classOf(err error) string {
 }
 
 // deathOf returns the cause of a connection's end, by its name in
-// NodeCounts.Deaths. An end that is neither ours nor a fault of the protocol was
-// caused by the peer or the network.
+// NodeCounts.Deaths. An end that is neither ours nor a fault of the protocol
+// was caused by the peer or the network.
 func deathOf(cause error) string {
 	for _, known := range [...]struct {
 		cause error

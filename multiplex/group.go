@@ -224,8 +224,8 @@ func newFlusher(nodes int) flusher {
 	return flusher{made: time.Now(), outgoing: make([]outgoing, nodes), handover: make(chan struct{}, 1)}
 }
 
-// crowded reports whether a yield may gather rounds of other callers: those that
-// wait for an outcome, or have not run since it was decided.
+// crowded reports whether a yield may gather rounds of other callers: those
+// that wait for an outcome, or have not run since it was decided.
 func (f *flusher) crowded() bool { return f.entered.Load()-f.left.Load() > crowdedAt }
 
 // returning reports whether some callers have an answer, and have not run

@@ -111,13 +111,14 @@ func (q *query) cut(cause error) {
 	}
 }
 
-// A Status is what a group knows of one node. It holds nothing secret, and has a
-// JSON form with the names of docs/cli.md (R27). Programs read it: fields are
+// A Status is what a group knows of one node. It holds nothing secret, and has
+// a JSON form with the names of docs/cli.md (R27). Programs read it: fields are
 // added, never renamed.
 type Status struct {
-	Addr   string      `json:"addr"`  // without credentials
-	State  State       `json:"state"` // the stage of its life
-	Server conn.Server `json:"-"`     // what it said of itself when it was last connected
+	Addr  string `json:"addr"`  // without credentials
+	State State  `json:"state"` // the stage of its life
+	// Server is what it said of itself when it was last connected.
+	Server conn.Server `json:"-"`
 	Debts  int         `json:"debts"` // releases that it has yet to confirm (R8)
 	// Connects counts handshakes, Deaths ended connections, and Sheds those
 	// of them given up by this group for silence or a full backlog (R26).

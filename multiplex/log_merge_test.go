@@ -60,7 +60,8 @@ func undoing(release Encoded) func(dst []byte) Encoded {
 }
 
 // merging makes cluster.release merge, or not. The nodes get a script that
-// releases many keys, and the one that releases a single key recognizes odd ones.
+// releases many keys, and the one that releases a single key recognizes odd
+// ones.
 func merging(on bool) func(*cluster) {
 	return func(c *cluster) {
 		if c.merges = on; !on {
@@ -476,8 +477,8 @@ func TestOddKeyAmongMerged(t *testing.T) {
 }
 
 // The same lock twice in one command: the first release deletes it, the second
-// finds nothing, as with two commands. A node that refuses the command owes each
-// lock once (R8).
+// finds nothing, as with two commands. A node that refuses the command owes
+// each lock once (R8).
 func TestOneLockTwiceInAMerge(t *testing.T) {
 	for _, refusal := range []string{"", noReplicas} {
 		inMergingBubble(t, 3, func(t *testing.T, c *cluster) {

@@ -260,8 +260,8 @@ func TestLookoutWithoutTracking(t *testing.T) {
 	}
 }
 
-// A minority without tracking takes no part. A node with RESP2 is not asked; one
-// that is only busy is asked again.
+// A minority without tracking takes no part. A node with RESP2 is not asked;
+// one that is only busy is asked again.
 func TestLookoutOfOtherNodes(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		c.nodes[0].Refuse("-NOPERM no", "CLIENT TRACKING")

@@ -194,8 +194,8 @@ func TestPolledReplyTimesAreTheNodesOwn(t *testing.T) {
 }
 
 // A node that reads nothing for a while, so that most of what is sent waits in
-// the backlog, gets it when it reads again, and answers. The others are not held
-// up meanwhile.
+// the backlog, gets it when it reads again, and answers. The others are not
+// held up meanwhile.
 func TestPolledNodeThatReadsLate(t *testing.T) {
 	nodes := startWireNodes(t, 3)
 	nodes[2].window.Store(256 << 10)
@@ -258,8 +258,9 @@ func TestPolledCallerIsKicked(t *testing.T) {
 
 // The role goes from caller to caller and to the group's goroutine and back,
 // while callers come, give up and go, others post, and connections end. A
-// wake-up that is lost would hang the test, since no timer causes one here. Each
-// claim has a key of its own, so a refusal would be the answer to another (R16).
+// wake-up that is lost would hang the test, since no timer causes one here.
+// Each claim has a key of its own, so a refusal would be the answer to another
+// (R16).
 func TestPolledHandOverUnderStress(t *testing.T) {
 	for _, size := range []int{1, 3} {
 		redistest.NoLeaks(t)

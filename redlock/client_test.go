@@ -239,8 +239,8 @@ func TestNodesTellWhatIsKnown_R27(t *testing.T) {
 	})
 }
 
-// A node on which the scripts do not do what they should is not asked for a lock
-// (R21, R22). TestPreflight_R22 has the other kinds of nodes.
+// A node on which the scripts do not do what they should is not asked for a
+// lock (R21, R22). TestPreflight_R22 has the other kinds of nodes.
 func TestNodesWithOtherScriptsAreRefused_R21_R22(t *testing.T) {
 	never := func([]string, []string, *redistest.DB) any { return 1 }
 	for name, arrange := range map[string]func(*redistest.Node){

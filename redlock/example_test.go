@@ -134,9 +134,9 @@ func ExampleClient_TryAcquire() {
 	// once more: redlock: resource is held true
 }
 
-// A wait ends with the lock or with the context. The error has the context's, the
-// cause of its end, and why the call was waiting. The attempt in progress leaves
-// nothing behind.
+// A wait ends with the lock or with the context. The error has the context's,
+// the cause of its end, and why the call was waiting. The attempt in progress
+// leaves nothing behind.
 func ExampleClient_Acquire() {
 	client, stop := inMemory()
 	defer stop()

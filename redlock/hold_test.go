@@ -416,8 +416,8 @@ func TestCloseEndsHoldsAndLeavesTheirKeys(t *testing.T) { // R28
 }
 
 // A context that has ended already does not keep Close from releasing all holds
-// and waiting for that. It refuses new work from the start, also that of callers
-// who wait: their lock could no longer be released (R28).
+// and waiting for that. It refuses new work from the start, also that of
+// callers who wait: their lock could no longer be released (R28).
 func TestReleaseOnCloseWithAnEndedContext_R28(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{ReleaseOnClose: true})
@@ -549,9 +549,9 @@ func TestALossIsNoCancellation_R12_R14(t *testing.T) {
 	}
 }
 
-// The caller's own cancellation is reported as it is. So is the end of a context
-// that the function has made itself: its work was not done, though the lock was
-// held all the time.
+// The caller's own cancellation is reported as it is. So is the end of a
+// context that the function has made itself: its work was not done, though the
+// lock was held all the time.
 func TestACancellationUnderAHoldIsReported_R14(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})

@@ -103,8 +103,9 @@ func (m *memory) reach(config Config) Config {
 	return config
 }
 
-// realClient returns a patient client of real servers, all of which are up: on a
-// busy machine a vote may come late. It is forgetful, unless a change says so.
+// realClient returns a patient client of real servers, all of which are up: on
+// a busy machine a vote may come late. It is forgetful, unless a change says
+// so.
 func realClient(tb testing.TB, servers []*redistest.Server, changes ...func(*Config)) *Client {
 	tb.Helper()
 	config := Config{Nodes: Nodes(redistest.URLs(servers)...), NodeTimeout: 5 * time.Second, Forgetful: true}

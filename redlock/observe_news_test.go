@@ -23,8 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// records is a slog.Handler that calls a function and then keeps its record, and
-// what is wrong with its form.
+// records is a slog.Handler that calls a function and then keeps its record,
+// and what is wrong with its form.
 type records struct {
 	first func()
 	mu    sync.Mutex

@@ -41,7 +41,8 @@ type Stats struct {
 	// ReleaseForm is the command that releases locks: "DELEX" or "DELIFEQ" while
 	// every node that is up supports it, otherwise "script" (R25).
 	ReleaseForm string `json:"release_form"`
-	Polling     bool   `json:"polling"` // callers read their own replies where they can
+	// Polling: callers read their own replies where they can.
+	Polling bool `json:"polling"`
 }
 
 // MarshalJSON returns the numbers with the names of docs/cli.md.

@@ -18,8 +18,8 @@ import (
 )
 
 // Allow overrides, one by one, the checks that a server must pass before it
-// gets a vote (R22): its role and mode, its permissions, its MaxTTL, and that no
-// other node is the same server. The user is then responsible for what it
+// gets a vote (R22): its role and mode, its permissions, its MaxTTL, and that
+// no other node is the same server. The user is then responsible for what it
 // allows. The zero value allows nothing.
 type Allow = multiplex.Allow
 

@@ -26,8 +26,8 @@ var (
 // TestDecoderManyInputs does what FuzzReference does, without the coverage
 // engine and therefore some ten times as often. Inputs are made from the table
 // by changes that follow the grammar. In place of coverage the test requires
-// that each reason to refuse and each way to end occurs. The seed and the number
-// of a batch determine its inputs on every machine.
+// that each reason to refuse and each way to end occurs. The seed and the
+// number of a batch determine its inputs on every machine.
 //
 //	go test ./resp -run TestDecoderManyInputs -timeout 0 -decoder.inputs=1e8
 func TestDecoderManyInputs(t *testing.T) {
@@ -114,8 +114,9 @@ func (b *batch) run(number, inputs uint64) error {
 // one returns a random element.
 func one[T any](b *batch, all []T) T { return all[b.random.IntN(len(all))] }
 
-// make writes the next input to wire. It is short, so that many run in a second:
-// limits that short inputs reach are checked by the same code as the others.
+// make writes the next input to wire. It is short, so that many run in a
+// second: limits that short inputs reach are checked by the same code as the
+// others.
 func (b *batch) make() {
 	b.wire = b.wire[:0]
 	for range 1 + b.random.IntN(3) {

@@ -172,8 +172,8 @@ const (
 	mostNodes = 16 // R1
 )
 
-// A scanner takes a text apart, field by field. Its first failure stays, so it is
-// asked for at the end.
+// A scanner takes a text apart, field by field. Its first failure stays, so it
+// is asked for at the end.
 type scanner struct {
 	rest   string
 	failed bool

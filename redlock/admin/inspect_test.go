@@ -130,10 +130,10 @@ func TestInspect(t *testing.T) {
 	})
 }
 
-// A node that cannot be asked is named with its cause. With fewer answers than a
-// quorum that is the error, and the end of the caller's own context is reported
-// as such; what is known is returned all the same (R12). Inspect takes no longer
-// than the context, or the node's timeout.
+// A node that cannot be asked is named with its cause. With fewer answers than
+// a quorum that is the error, and the end of the caller's own context is
+// reported as such; what is known is returned all the same (R12). Inspect takes
+// no longer than the context, or the node's timeout.
 func TestInspectWithoutAQuorum_R12(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.Client(t, redlock.Config{NodeTimeout: 700 * ms})

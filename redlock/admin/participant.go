@@ -84,8 +84,8 @@ const (
 	ofQueue
 )
 
-// rollsOf returns the kinds of the resource with a key, on n nodes, with nothing
-// seen yet.
+// rollsOf returns the kinds of the resource with a key, on n nodes, with
+// nothing seen yet.
 func rollsOf(key string, n int) [3]*rollKind {
 	of := func(s *wire.Script, numbered bool, args ...string) *rollKind {
 		call := append([]string{"EVALSHA", s.Digest}, args...)
