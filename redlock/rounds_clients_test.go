@@ -191,8 +191,8 @@ func (p *player) hears(a []string) error {
 	case g := <-c.call:
 		c.call = nil
 		return p.judge(c, g, "acquired", a[2:])
-	case <-time.After(time.Hour):
-		return errors.New("it waits for ever")
+	case <-time.After(30 * time.Second):
+		return errors.New("it still waits after 30 s")
 	}
 }
 
