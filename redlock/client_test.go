@@ -86,11 +86,14 @@ func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
 	require.ErrorIs(t, err, ErrConfig)
 }
 
-// An invalid call sends nothing and returns the reason. A resource has 1 to
-// 1,024 bytes, a TTL at least a millisecond (R19).
+// An invalid call sends nothing and returns the reason at once, also where
+// others wait. A resource has 1 to 1,024 bytes, a TTL at least a millisecond
+// (R19).
 func TestBadCalls(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.client(t, Config{})
+		other, c := m.client(t, Config{}), m.client(t, Config{MinValidity: 50 * ms})
+		held := mustAcquire(t, other, "r", time.Minute)
+		w := waits(t.Context(), c, "r")
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		before := m.nodes[0].Calls("SET")
@@ -109,6 +112,7 @@ func TestBadCalls(t *testing.T) {
 			"the least TTL":     {t.Context(), "r", math.MinInt64, ErrTTL},
 			"an age and a bit":  {t.Context(), "r", pure.LongestTTL + ms, ErrTTL},
 			"TTL of 292 years":  {t.Context(), "r", math.MaxInt64, ErrTTL},
+			"below MinValidity": {t.Context(), "r", 50 * ms, ErrTTL},
 			"cancelled context": {ended, "r", time.Second, context.Canceled},
 		} {
 			start := time.Now()
@@ -120,7 +124,8 @@ func TestBadCalls(t *testing.T) {
 			require.Zero(t, time.Since(start), name)
 		}
 		require.Equal(t, before, m.nodes[0].Calls("SET"))
-		require.Zero(t, m.keys())
+		require.NoError(t, held.Release(t.Context()))
+		w.got(t)
 		mustAcquire(t, c, strings.Repeat("k", 1024), pure.LongestTTL+ms-1)
 		mustAcquire(t, c, "\x00", 100*ms)
 	})

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -349,10 +350,12 @@ func TestRenewalsThatFallTogetherTravelTogether(t *testing.T) {
 }
 
 // However many locks are held, there is one more goroutine than with none, and
-// none after the client is closed.
+// none after the client is closed. While nothing is held, it does not wake.
 func TestHoldsTakeOneGoroutine(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
+		var looks atomic.Int64
+		c.keeper.clock = func() instant { looks.Add(1); return instant{at: time.Now()} }
 		synctest.Wait()
 		before := runtime.NumGoroutine()
 		var holds []*Hold
@@ -376,6 +379,10 @@ func TestHoldsTakeOneGoroutine(t *testing.T) {
 		c.keeper.mu.Lock()
 		require.Zero(t, c.keeper.schedule.Len(), "what was released is kept no longer")
 		c.keeper.mu.Unlock()
+		time.Sleep(time.Second)
+		last := looks.Load()
+		time.Sleep(time.Hour)
+		require.Equal(t, last, looks.Load())
 	})
 }
 
@@ -450,6 +457,27 @@ func holdMany(t *testing.T, c *Client, n int) {
 		})
 	}
 	wg.Wait()
+}
+
+// Close waits for silent nodes for a vote timeout at most, and if its context
+// has ended, no longer than Close may outlast that (R28).
+func TestReleaseOnCloseIsBounded_R28(t *testing.T) {
+	for _, ended := range []bool{false, true} {
+		simulated(t, anyNumber, func(t *testing.T, m *memory) {
+			c := exactClient(t, m, Config{ReleaseOnClose: true, NodeTimeout: map[bool]time.Duration{true: time.Second}[ended]})
+			h := mustHold(t, c, "r", HoldOptions{})
+			m.silence()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			if ended {
+				cancel()
+			}
+			start := time.Now()
+			require.Equal(t, ended, errors.Is(c.Close(ctx), context.Canceled))
+			require.LessOrEqual(t, time.Since(start), 120*ms)
+			require.ErrorIs(t, h.Err(), ErrClosed)
+		})
+	}
 }
 
 // A Close without time leaves unread more answers than the keeper takes at

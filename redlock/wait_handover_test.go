@@ -49,6 +49,7 @@ func TestALockIsHandedOver(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		var attempts []CallInfo
 		c := m.client(t, Config{Tracer: &Tracer{AttemptDone: func(_ context.Context, a CallInfo) { attempts = append(attempts, a) }}})
+		require.Equal(t, 50*ms, c.config.HandOver)
 		first := granted(t, c, "r", 10*time.Second)
 		next := waits(t.Context(), c, "r")
 		before, released := asked(m), c.Stats().Releases.Granted
@@ -85,6 +86,32 @@ func TestALockIsHandedOver(t *testing.T) {
 		time.Sleep(10 * ms)
 		require.Zero(t, m.keys())
 		require.ErrorIs(t, next.lock.Release(t.Context()), ErrNotHeld, "the nodes say so")
+	})
+}
+
+// A lock that is on its way when the client closes is not left behind, unless
+// the caller that had it is told (R28).
+func TestCloseDuringAHandOver_R28(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		for range 30 {
+			c := m.client(t, Config{})
+			lock := granted(t, c, "r", 10*time.Second)
+			w := waitsFor(t.Context(), c, "r", 10*time.Second)
+			released := make(chan error, 1)
+			go func() { released <- lock.Release(context.Background()) }()
+			closeNow(t, c)
+			<-w.done
+			if err := <-released; err != nil || w.err == nil { // the lock stays until its TTL ends
+				require.Len(t, m.holders("r", lock.grant.Token.Unveil()), 3)
+				for _, n := range m.nodes {
+					n.FlushAll()
+				}
+				continue
+			}
+			require.ErrorIs(t, w.err, ErrClosed)
+			time.Sleep(20 * ms)
+			require.Zero(t, m.keys())
+		}
 	})
 }
 
