@@ -1,6 +1,8 @@
 package redlock
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -81,67 +83,37 @@ func decoded(t *testing.T, b []byte) []string {
 	return args
 }
 
-// Every form of reply, and its meaning as an answer to SET and to a script
-// (R16, R17).
+// Every form of reply, and its meaning as an answer to SET, to a script, and to
+// a script that tells why it refuses (R16, R17). What is not named is none.
 func TestJudgement(t *testing.T) {
-	const (
-		granted, refused, alien = multiplex.Granted, multiplex.Refused, multiplex.Alien
-	)
-	for _, c := range []struct {
-		reply       string
-		set, script multiplex.Vote
+	const granted, refused = multiplex.Granted, multiplex.Refused
+	judges := map[string]struct {
+		judge func(resp.Value) multiplex.Vote
+		means map[string]multiplex.Vote
 	}{
-		{"+OK\r\n", granted, alien},
-		{"_\r\n", refused, alien},
-		{"$-1\r\n", refused, alien},
-		{"*-1\r\n", alien, alien},
-		{":1\r\n", alien, granted},
-		{":0\r\n", alien, refused},
-		{":2\r\n", alien, alien},
-		{":-1\r\n", alien, alien},
-		{":01\r\n", alien, granted}, // the same number
-		{"+ok\r\n", alien, alien},
-		{"+OKAY\r\n", alien, alien},
-		{"+O\r\n", alien, alien},
-		{"+\r\n", alien, alien},
-		{"+QUEUED\r\n", alien, alien},
-		{"+1\r\n", alien, alien},
-		{"$2\r\nOK\r\n", alien, alien},
-		{"$1\r\n1\r\n", alien, alien},
-		{"$0\r\n\r\n", alien, alien},
-		{"=6\r\ntxt:OK\r\n", alien, alien},
-		{"*1\r\n+OK\r\n", alien, alien},
-		{"*1\r\n:1\r\n", alien, alien},
-		{"*0\r\n", alien, alien},
-		{"~1\r\n:1\r\n", alien, alien},
-		{"%1\r\n+OK\r\n+OK\r\n", alien, alien},
-		{">1\r\n+OK\r\n", alien, alien},
-		{"#t\r\n", alien, alien},
-		{"#f\r\n", alien, alien},
-		{",1\r\n", alien, alien},
-		{",nan\r\n", alien, alien},
-		{"(1\r\n", alien, alien},
-		{"-ERR no\r\n", alien, alien}, // package multiplex does not pass errors to a judge
-		{"!6\r\nERR no\r\n", alien, alien},
-	} {
-		v := parsed(t, c.reply)
-		require.Equal(t, c.set, wire.JudgeSet(v), "%q to SET", c.reply)
-		require.Equal(t, c.script, wire.JudgeScript(v), "%q to a script", c.reply)
+		"SET":    {wire.JudgeSet, map[string]multiplex.Vote{"+OK": granted, "_": refused, "$-1": refused}},
+		"script": {wire.JudgeScript, map[string]multiplex.Vote{":1": granted, ":01": granted, ":0": refused}},
+		"telling": {wire.JudgeTelling, map[string]multiplex.Vote{
+			":1": granted, ":01": granted, "$2\r\n1 ": refused, "$4\r\n64 x": refused, "$5\r\n2 a b": refused,
+		}},
 	}
-	require.Equal(t, alien, wire.JudgeSet(resp.Value{}))
-	require.Equal(t, alien, wire.JudgeScript(resp.Value{}))
-}
-
-func TestJudgeAll_R16(t *testing.T) {
-	for reply, want := range map[string]multiplex.Vote{
-		":1\r\n": multiplex.Granted, "$2\r\n1 \r\n": multiplex.Refused, "$4\r\n64 x\r\n": multiplex.Refused,
-		"$5\r\n2 a b\r\n": multiplex.Refused, ":0\r\n": multiplex.Alien, ":-1\r\n": multiplex.Alien, ":2\r\n": multiplex.Alien,
-		"+OK\r\n": multiplex.Alien, "+1 \r\n": multiplex.Alien, "_\r\n": multiplex.Alien, "$-1\r\n": multiplex.Alien,
-		"$1\r\n1\r\n": multiplex.Alien, "$2\r\n0 \r\n": multiplex.Alien, "$3\r\n65 \r\n": multiplex.Alien, "$3\r\n-1 \r\n": multiplex.Alien,
-		"$3\r\n+1 \r\n": multiplex.Alien, "$2\r\n x\r\n": multiplex.Alien, "$0\r\n\r\n": multiplex.Alien, "*0\r\n": multiplex.Alien,
-		"=6\r\ntxt:1 \r\n": multiplex.Alien,
-	} {
-		require.Equal(t, want, wire.JudgeTelling(parsed(t, reply)), "%q", reply)
+	replies := []string{ // package multiplex does not pass errors to a judge
+		"*-1", ":2", ":-1", "+ok", "+OKAY", "+O", "+", "+QUEUED", "+1", "+1 ", "$2\r\nOK", "$1\r\n1", "$0\r\n", "=6\r\ntxt:OK",
+		"=6\r\ntxt:1 ", "*1\r\n+OK", "*1\r\n:1", "*0", "~1\r\n:1", "%1\r\n+OK\r\n+OK", ">1\r\n+OK", "#t", "#f", ",1", ",nan", "(1",
+		"-ERR no", "!6\r\nERR no", "$2\r\n0 ", "$3\r\n65 ", "$3\r\n-1 ", "$3\r\n+1 ", "$2\r\n x",
+	}
+	for _, j := range judges {
+		replies = slices.AppendSeq(replies, maps.Keys(j.means))
+	}
+	for name, j := range judges {
+		for _, reply := range replies {
+			want, named := j.means[reply]
+			if !named {
+				want = multiplex.Alien
+			}
+			require.Equal(t, want, j.judge(parsed(t, reply+"\r\n")), "%q to %s", reply, name)
+		}
+		require.Equal(t, multiplex.Alien, j.judge(resp.Value{}), name)
 	}
 }
 
