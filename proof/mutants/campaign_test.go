@@ -273,17 +273,43 @@ func TestOutputsAreJudged(t *testing.T) {
 var rules = regexp.MustCompile(`^[FR]\d+(, [FR]\d+)*$`)
 
 // Every mutant of the tree is understood and can be planted: a change to the
-// code that a block is about must also change the block. Whether mutants build,
-// and what kills them, is for `make mutants` to tell.
+// code that a block is about must also change the block. The tests that it names
+// exist. Whether mutants build, and what kills them, is for `make mutants` to
+// tell.
 func TestMutantsCanBePlanted(t *testing.T) {
+	tests := make(map[string]string) // all tests of a package
 	mutants, err := readMutants("../../testdata/mutants", nil)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(mutants), 30)
 	for _, m := range mutants {
 		assert.Regexp(t, rules, m.rule, m.name)
 		assert.Regexp(t, `^[A-Z].*\.$`, m.breaks, "%s: a sentence", m.name)
+		for _, k := range m.killers {
+			if k.sim {
+				continue
+			}
+			if tests[k.pkg] == "" {
+				tests[k.pkg] = testsOf(t, filepath.Join("../..", k.pkg))
+			}
+			for name := range strings.SplitSeq(k.tests, "|") {
+				name, _, _ = strings.Cut(name, "/")
+				found := strings.Contains(tests[k.pkg], "\nfunc "+name+"(")
+				assert.True(t, found, "%s: no test of %s is %s", m.name, k.pkg, name)
+			}
+		}
 	}
 	require.NoError(t, check("../..", mutants))
+}
+
+func testsOf(t *testing.T, dir string) (text string) {
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	require.NoError(t, err)
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		require.NoError(t, err)
+		text += string(source)
+	}
+	return text
 }
 
 func TestFlags(t *testing.T) {
