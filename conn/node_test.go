@@ -153,6 +153,7 @@ func TestNodeTLSMismatch_R31(t *testing.T) {
 		{"redis://:hunter2@" + secure.TCPAddr() + "?protocol=2", "peer speaks TLS (use rediss://)", nil},
 		{"rediss://" + plain.TCPAddr(), "peer speaks no TLS", nil}, // it waits for the end of a line
 		{"rediss://" + secure.TCPAddr(), "certificate signed by unknown authority", nil},
+		{"rediss://" + secure.TCPAddr() + "?tls_skip_verify=false", "certificate signed by unknown authority", &tls.Config{InsecureSkipVerify: true}},
 		{"rediss://" + mutual.TCPAddr(), "certificate required", mutual.TLSConfig()},
 		{"rediss://" + secure.TCPAddr(), "no such host name", &tls.Config{RootCAs: secure.TLSConfig().RootCAs, ServerName: "other.test"}},
 	} {

@@ -138,6 +138,8 @@ func TestTLSAndPasswordOnRealServers(t *testing.T) {
 	require.ErrorContains(t, err, "certificate")
 	require.NotContains(t, err.Error(), "hunter2")
 
+	_, err = New(t.Context(), Config{Nodes: Nodes("redis://" + servers[0].TCPAddr()), Password: "hunter2", TLS: servers[0].TLSConfig()})
+	require.ErrorIs(t, err, ErrConfig, "the password would go out in clear (R27)")
 	plain, err := New(t.Context(), Config{Nodes: Nodes("redis://:hunter2@" + servers[0].TCPAddr())})
 	require.NoError(t, err)
 	defer closeNow(t, plain)

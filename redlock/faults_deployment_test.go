@@ -16,9 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
+	"github.com/stretchr/testify/require"
 )
 
 // overlapping are the servers of two clients that must not both count (R30).
@@ -454,4 +456,51 @@ func TestFaultOneNameOfTwoServers_R22(t *testing.T) {
 			t.Error("one server is warned about: ", c.Nodes()[0].Warnings)
 		}
 	}
+}
+
+// A record of numbers that is none does not stop fencing for good: when another
+// server restarts empty, attempts name the way out, and the reset gets there.
+// Numbers go on rising, by the servers' clocks (R33).
+func TestFaultBadRecordOfNumbers_R33(t *testing.T) {
+	f := newFleet(t, 3, redistest.OverTCP)
+	c := f.founded(redlock.Config{Fenced: true, MaxTTL: quarantineTTL, NodeTimeout: patience})
+	ctx := context.Background()
+	number := func() uint64 {
+		lock, err := c.TryAcquire(ctx, "r", quarantineTTL)
+		if err != nil {
+			return 0
+		}
+		_ = lock.Release(ctx)
+		return lock.Fence()
+	}
+	last := number()
+	require.Positive(t, last)
+	record, err := pure.ParseRecord(f.must(2, "GET", "redlock:fence").(string))
+	require.NoError(t, err)
+	record.Cur = pure.LastNumber
+	f.must(2, "SET", "redlock:fence", record.String())
+	require.NoError(t, f.servers[0].Restart())
+	eventually(t, inTheEnd, func() error {
+		lock, err := c.TryAcquire(ctx, "r", quarantineTTL)
+		if err == nil {
+			err = lock.Release(ctx)
+		}
+		if errors.Is(err, redlock.ErrNoQuorum) && strings.Contains(err.Error(), "redlock fence reset") {
+			return nil
+		}
+		return fmt.Errorf("the way out is not named: %w", err)
+	})
+	eventually(t, inTheEnd, func() error {
+		_, err := admin.ResetFence(ctx, f.reach(redlock.Config{MaxTTL: quarantineTTL}), 0)
+		return err
+	})
+	eventually(t, inTheEnd, func() error {
+		next := number()
+		if next == 0 {
+			return errors.New("still no number")
+		}
+		require.Greater(t, next, last)
+		require.Less(t, next, uint64(time.Now().Add(pure.Belief).UnixMicro()))
+		return nil
+	})
 }

@@ -225,6 +225,13 @@ func TestOwnerOnRealServers_R25(t *testing.T) {
 	require.Equal(t, lacks == nil, errors.As(err, new(*HeldError)))
 	require.ErrorIs(t, err, ErrHeld)
 	require.NoError(t, lock.Release(t.Context()))
+	for _, s := range servers {
+		_, err := s.Do("SET", "odd", lock.Token().Reveal()+":\x1b[2Jgone")
+		require.NoError(t, err)
+	}
+	_, err = b.TryAcquire(t.Context(), "odd", time.Minute)
+	require.ErrorIs(t, err, ErrHeld)
+	require.NotContains(t, err.Error(), "gone", "an owner that cannot be printed is none (R33)")
 	for _, s := range servers[:2] {
 		_, err := s.Do("RPUSH", "r", "x")
 		require.NoError(t, err)

@@ -60,6 +60,9 @@ func TestTextsOfErrors_R12_R31(t *testing.T) {
 		"TLS to a plain port": {redlock.Config{Nodes: redlock.Nodes(urls("rediss://", addrs...)...)}, acquire,
 			`redlock: "invoice:7": no quorum of nodes answered: all 3 nodes (A, A, A): peer speaks no TLS ` +
 				`(use redis://, or the port that has TLS): it answers plaintext; waiting cannot fix this`},
+		"a database that does not exist": {redlock.Config{Nodes: redlock.Nodes("redis://"+addrs[0]+"/99", "redis://"+addrs[1]+"/99", "redis://"+addrs[2]+"/99")},
+			acquire, `redlock: "invoice:7": no quorum of nodes answered: all 3 nodes (A, A, A): SELECT refused: ` +
+				`ERR DB index is out of range; waiting cannot fix this`},
 		"another prefix than the user may use": {redlock.Config{Nodes: redlock.Nodes(urls("redis://alice:hunter2@", addrs...)...), Prefix: "other:"}, acquire,
 			`redlock: "invoice:7": no quorum of nodes answered: …: EVALSHA of a script with GET refused: ` +
 				`what locks need is forbidden: the user may not run EVALSHA of a script with GET (grant what is missing: ` +
