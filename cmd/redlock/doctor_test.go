@@ -165,6 +165,11 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 		}, mended, nil, exitOK, []string{"warning seals"}},
 		{"something in the place of the fencing numbers", func(t *testing.T) { do(t, one, "SET", "redlock:fence", "x") },
 			func(t *testing.T) { do(t, servers, "DEL", "redlock:fence") }, nil, exitOK, []string{"warning fence"}},
+		{"another database belongs to a deployment", func(t *testing.T) {
+			do(t, one, "EVAL", "redis.call('SELECT', 1) return redis.call('SET', KEYS[1], ARGV[1])", "1", "redlock:seal", seals[0])
+		}, func(t *testing.T) {
+			do(t, one, "EVAL", "redis.call('SELECT', 1) return redis.call('DEL', KEYS[1])", "1", "redlock:seal")
+		}, nil, exitOK, []string{"warning database"}},
 		{"not opened", func(t *testing.T) { do(t, servers, "DEL", "redlock:seal") }, mended, nil, exitOK, []string{"warning initialised"}},
 		{"an opening left over", func(t *testing.T) {
 			do(t, servers, "DEL", "redlock:seal")

@@ -264,6 +264,12 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		})), []string{"note restarts"}},
 		{"not fenced, but numbers were granted", fenced(0, 5), nil},
 		{"no record of fencing numbers", with(1, func(n *Node) { n.Fence.State = probe.SealStrange }), []string{"warning fence"}},
+		{"another database belongs to a deployment, too", with(1, func(n *Node) {
+			n.Elsewhere = pure.Other{DB: 1, Identity: another(5)(nil)}
+		}), []string{"warning database"}},
+		{"another database belongs to one, and this one to none", all(unsealed(5), with(1, func(n *Node) {
+			n.Elsewhere = pure.Other{DB: 1, Identity: another(5)(nil)}
+		})), []string{"unsafe database", "warning initialised"}},
 		{"not opened", unsealed(5), []string{"warning initialised"}},
 		{"not opened, and seals of the older form", with(5, func(n *Node) { n.Seal.Identity = pure.Identity{} }), []string{"warning initialised"}},
 		{"half opened", unsealed(2), []string{"warning initialised", "note restarts"}},

@@ -62,6 +62,8 @@ func TestLookAtARealServer(t *testing.T) {
 	for _, r := range f.Rights {
 		assert.Equal(t, conn.ClassNone, r.Class, r.Name)
 	}
+	assert.Empty(t, p.Others(soon(t), f.RunID()))
+	assert.Equal(t, []string{f.RunID()}, p.Others(soon(t), "another"), "it is dialed again (R22)")
 	keys, err := server.Do("DBSIZE")
 	require.NoError(t, err)
 	assert.Zero(t, keys, "a look leaves nothing behind")
