@@ -311,6 +311,31 @@ func TestTheDocumentedRightsLeaveNoDenial_R22(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(log), "reason", "%v", log)
 }
 
+// A user with the rights of an older rule may not run CLIENT INFO. A client
+// finds out once, and not with each connect (R22).
+func TestWhatTheUserMayNotDoIsTriedOnce_R22(t *testing.T) {
+	server := redistest.Servers(t, 1, redistest.OverTCP)[0]
+	user := append([]string{"ACL", "SETUSER", "locker", "on", ">hunter2", "~lock:*"}, strings.Fields(aclRights)...)
+	_, err := server.Do(append(user, "-client|info")...)
+	require.NoError(t, err)
+	c, err := New(t.Context(), Config{
+		Nodes: Nodes("redis://" + server.TCPAddr()), Username: "locker", Password: "hunter2", Prefix: "lock:", Forgetful: true,
+	})
+	require.NoError(t, err)
+	defer closeNow(t, c)
+	for range 3 {
+		require.NoError(t, c.Ready(t.Context()))
+		before := c.Nodes()[0].Connects
+		_, err = server.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return c.Nodes()[0].Connects > before && c.Nodes()[0].State == NodeUp }, 10*time.Second, ms)
+	}
+	log, err := server.Do("ACL", "LOG")
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(fmt.Sprint(log), "object client|info"), "%v", log)
+	require.Contains(t, fmt.Sprint(log), "[count 1 reason command context toplevel object client|info", "%v", log)
+}
+
 // The least privileges that deploy.md names are those of the tests' user.
 func TestRightsAreTheSameEverywhere_R22(t *testing.T) {
 	text, err := os.ReadFile("../docs/deploy.md")

@@ -32,6 +32,15 @@ func TestALockOfAnyKindBecomesAHold_R10_R13(t *testing.T) {
 			require.NoError(t, err)
 			return c.RW("r").Downgrade(ctx, write, holdTTL)
 		},
+		"a hold's, downgraded": func(c *Client) (Lock, error) {
+			writes, err := c.RW("r").Write().Hold(ctx, HoldOptions{TTL: holdTTL})
+			require.NoError(t, err)
+			time.Sleep(time.Minute)
+			write, err := writes.Detach()
+			require.NoError(t, err)
+			defer func() { require.ErrorIs(t, writes.Release(ctx), ErrNotHeld) }()
+			return c.RW("r").Downgrade(ctx, write, holdTTL)
+		},
 	} {
 		simulatedAs(t, name, anyNumber, func(t *testing.T, m *memory) {
 			c := exactClient(t, m, Config{})
