@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,7 +204,7 @@ type player struct {
 	memory  *memory
 	config  Config
 	ttl     time.Duration
-	replies []string
+	replies []atomic.Value // strings; nodes read them at any time
 
 	cancels     bool
 	cancelAfter time.Duration
@@ -218,7 +219,7 @@ const (
 )
 
 func (s *story) run(t *testing.T) {
-	p := &player{t: t, memory: newMemory(t, s.nodes), replies: make([]string, s.nodes)}
+	p := &player{t: t, memory: newMemory(t, s.nodes), replies: make([]atomic.Value, s.nodes)}
 	p.clients, p.all, p.ways = map[string]*Client{}, map[string]*caller{}, map[string]*redistest.Network{}
 	defer p.leave()
 	p.memory.usual() // the stories name keys and commands as they are sent
@@ -255,7 +256,7 @@ func (s *story) run(t *testing.T) {
 func (p *player) lieAt(i int) {
 	scripts := []string{wire.AskFair.Digest, wire.Read.Digest, wire.Write.Digest, wire.AcquirePermit.Digest, wire.AcquireAll.Digest}
 	p.memory.nodes[i].Handle(func(_ int, args []string) ([]byte, bool) {
-		reply := p.replies[i]
+		reply, _ := p.replies[i].Load().(string)
 		script := args[0] == "EVALSHA"
 		claim := args[0] == "SET" || script && slices.Contains(scripts, args[1])
 		lies := reply != "" && (claim || script && reply[0] == '-')
@@ -267,7 +268,7 @@ func (p *player) lieAt(i int) {
 func (p *player) node(args []string) error {
 	i, _ := strconv.Atoi(args[0])
 	node, link, what := p.memory.nodes[i], p.memory.link(i), args[len(args)-1]
-	p.replies[i] = ""
+	p.replies[i].Store("")
 	for _, key := range node.Keys() {
 		if value, _ := node.Get(key); value == stranger {
 			node.DB().Delete(key)
@@ -300,7 +301,7 @@ func (p *player) node(args []string) error {
 		link.CutOnce(redistest.Down, 0)
 	case "+OK", "lost", "silent":
 	default:
-		p.replies[i] = what
+		p.replies[i].Store(what)
 	}
 	synctest.Wait()
 	return nil
