@@ -504,3 +504,38 @@ func TestFaultBadRecordOfNumbers_R33(t *testing.T) {
 		return nil
 	})
 }
+
+// A master of no deployment as the third of a client whose other two belong to
+// one does not count, however long it is watched, and Nodes and the log say why
+// (R30).
+func TestFaultMasterOfNoDeployment_R30(t *testing.T) {
+	f := newFleet(t, 4)
+	ctx, cancel := context.WithTimeout(context.Background(), inTheEnd)
+	defer cancel()
+	if err := f.client(f.some([]int{0, 1, 2})).Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var log records
+	config := f.some([]int{0, 1, 3})
+	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	c := f.client(config)
+	if err := c.Ready(ctx); err != nil { // by the two members
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second) // longer than MaxTTL
+	const says = "belongs to no deployment"
+	if n := c.Nodes()[2]; !n.Quarantined || !strings.Contains(n.QuarantineWhy, says) {
+		t.Errorf("the stranger counts: %v, %q", n.Quarantined, n.QuarantineWhy)
+	}
+	if log.count("level=WARN") == 0 || log.count(says) == 0 {
+		t.Error("the log does not name it")
+	}
+	if err := f.servers[0].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := c.Acquire(ctx, "r", 500*time.Millisecond); !errors.Is(err, redlock.ErrDeployment) || !strings.Contains(err.Error(), says) {
+		t.Error("with a member down: ", err)
+	}
+}

@@ -526,7 +526,14 @@ func TestFaultLiarBesideTwoServers_R33(t *testing.T) {
 			served <- i
 			_ = lock.Release(t.Context())
 		})
-		time.Sleep(100 * time.Millisecond)
+		eventually(t, inTheEnd, func() error { // until the two have let it in
+			for server := range 2 {
+				if n := f.must(server, "ZCARD", "f:redlock:queue").(int64); n <= int64(i) {
+					return fmt.Errorf("%d callers in the queue of server %d", n, server)
+				}
+			}
+			return nil
+		})
 	}
 	require.NoError(t, held.Release(t.Context()))
 	wg.Wait()
