@@ -365,8 +365,6 @@ var notRun = map[string]string{
 	"make servers":                           "fetches servers from a mirror, which a test does not depend on; CI runs it",
 	"make servers SUITE=full":                "minutes for each server",
 	"ONLY='redis 8' make servers SUITE=full": "minutes for each server",
-	"make faults FOR=8h FAULTS=--soak":       "eight hours",
-	"make fuzz INPUTS=1e8":                   "minutes; CI runs a shorter form",
 	"make lint":                              "CI runs it",
 	"make sim SEEDS=1000":                    "minutes",
 	"make mutants ONLY=fence":                "minutes",
@@ -377,9 +375,4 @@ var notRun = map[string]string{
 	"make race":                              "minutes; CI runs it",
 	"make help":                              "lists the targets, which change",
 	"make bench CASE=quick":                  "most of a minute; CI runs it",
-	"make bench CASE=faults":                 "ten minutes",
-	"make sim":                               "hours; CI runs a shorter form",
-	"make model":                             "minutes; CI runs a shorter form",
-	"make mutants":                           "a quarter of an hour",
-	"make faults FOR=15m":                    "a quarter of an hour; CI runs a minute",
 }
