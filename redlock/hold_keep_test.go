@@ -69,8 +69,16 @@ func TestALockOfAnyKindBecomesAHold_R10_R13(t *testing.T) {
 func TestAKeptLockIsRenewedForItsWholeTTL_R4_R10(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
-		h, err := c.Keep(t.Context(), mustAcquire(t, c, "r", time.Second), HoldOptions{TTL: time.Minute})
+		lock := mustAcquire(t, c, "r", time.Second)
+		for _, n := range m.nodes {
+			n.Pause()
+		}
+		h, err := c.Keep(t.Context(), lock, HoldOptions{TTL: time.Minute})
 		require.NoError(t, err)
+		require.LessOrEqual(t, h.Validity(), lock.Validity(), "no node has renewed it yet")
+		for _, n := range m.nodes {
+			n.Resume()
+		}
 		for range 100 {
 			time.Sleep(time.Second)
 			require.NoError(t, h.Err())
