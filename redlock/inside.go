@@ -30,7 +30,7 @@ func init() {
 	inside.Joined = joined
 }
 
-// An interior is inside.Client.
+// An interior is inside.Client, which says what each of its methods does.
 type interior struct{ client *Client }
 
 func (i interior) Called(ctx context.Context) { i.client.called(ctx) }

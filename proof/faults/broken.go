@@ -119,6 +119,7 @@ func (w *worker) breakRelease(lock redlock.Lock) {
 // together.
 type swapper struct{ net.Conn }
 
+// Read waits as the connection does. It returns what that returns, swapped.
 func (s swapper) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	grant, refusal := []byte("+OK\r\n_\r\n"), []byte("_\r\n+OK\r\n")

@@ -78,6 +78,7 @@ type oneAtATime struct {
 	to io.Writer
 }
 
+// Write waits for the other writers.
 func (w *oneAtATime) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
