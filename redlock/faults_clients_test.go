@@ -88,11 +88,7 @@ func (f *fleet) cancelAfter(c *redlock.Client, callers int, after, trip time.Dur
 // client.Close(ctx)").
 func TestFaultCloseWithAnEndedContext_R7_R28(t *testing.T) {
 	f := newFleet(t, 3)
-	rounds := 60
-	if testing.Short() {
-		rounds = 20
-	}
-	for round := range rounds {
+	for round := range redistest.Few(20, 60) {
 		c, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(redistest.URLs(f.servers)...), NodeTimeout: unhurried, Forgetful: true})
 		if err != nil {
 			t.Fatal(err)
@@ -483,10 +479,7 @@ func (f *fleet) excludeInTurn(c *redlock.Client, other *byHand) {
 // must be alone.
 func (f *fleet) excludeInTheRace(c *redlock.Client, other *byHand) {
 	f.Helper()
-	length := 700 * time.Millisecond
-	if testing.Short() {
-		length = 300 * time.Millisecond
-	}
+	length := redistest.Few(300*time.Millisecond, 700*time.Millisecond)
 	var inside, ours, theirs atomic.Int64
 	alone := func() {
 		if inside.Add(1) != 1 {

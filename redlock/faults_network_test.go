@@ -107,9 +107,7 @@ func TestFaultCutAfterByteN_R8_R16(t *testing.T) {
 	for n := int64(1); n < 8000; n += n/6 + 1 {
 		cuts = append(cuts, n)
 	}
-	if testing.Short() {
-		cuts = cuts[len(cuts)/2:]
-	}
+	cuts = redistest.Few(cuts[len(cuts)/2:], cuts)
 	gate := make(chan struct{}, 4) // the most at once
 	var wg sync.WaitGroup
 	var connects atomic.Int64

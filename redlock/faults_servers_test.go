@@ -45,10 +45,7 @@ func TestFaultOneOfFiveStoppedUnderLoad_R5_R26(t *testing.T) {
 // doubts are the bounds that no measurement has met so far, with what was
 // wrong; the error is all of them.
 func (f *fleet) compareStopped(c *redlock.Client, doubts map[string]error) error {
-	stretch := 600 * time.Millisecond
-	if testing.Short() {
-		stretch = 300 * time.Millisecond
-	}
+	stretch := redistest.Few(300*time.Millisecond, 600*time.Millisecond)
 	l := f.load(c, workload{callers: 96})
 	time.Sleep(200 * time.Millisecond) // until buffers have reached their sizes
 	var healthy, stopped []span

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -76,11 +77,13 @@ func loops(t *testing.T, clients []*Client, callers []int, take func(context.Con
 // Clients of equal need get like shares of a lock, of whatever kind, though the
 // nodes tell one always before the other.
 func TestWhoIsToldFirstHasNoLargerShare_R11(t *testing.T) {
+	type crowd struct {
+		clients int
+		holds   time.Duration
+	}
+	few := []crowd{{2, 10 * ms}, {3, 10 * ms}}
 	for kind, take := range rivalKinds {
-		for _, c := range []struct {
-			clients int
-			holds   time.Duration
-		}{{2, 10 * ms}, {3, 10 * ms}, {8, 10 * ms}, {8, 50 * ms}} {
+		for _, c := range redistest.Few(few, append(few, crowd{5, 10 * ms}, crowd{8, 50 * ms})) {
 			t.Run(fmt.Sprint(kind, c), func(t *testing.T) {
 				if kind == "permits" && c.clients < 3 {
 					return // each has its own
@@ -193,22 +196,25 @@ func shareOf(times []int) float64 { return float64(times[0]) / float64(times[0]+
 // Of two clients each has the lock for about half of the time, however many of
 // their callers want it, and even if the queue of one is empty again and again.
 func TestTwoClientsShareALock_R11(t *testing.T) {
-	for _, c := range []struct {
+	type loop struct {
 		callers     []int
 		holds, trip time.Duration
-	}{
+	}
+	few := []loop{
 		{[]int{1, 1}, 5 * ms, ms / 2},
-		{[]int{2, 2}, 5 * ms, ms / 2},
 		{[]int{2, 2}, 5 * ms, 2 * ms},
-		{[]int{2, 1}, 5 * ms, ms / 2},
-		{[]int{2, 1}, 20 * ms, ms / 2},
 		{[]int{2, 1}, 100 * ms, ms / 2}, // longer than a streak
 		{[]int{10, 1}, 5 * ms, ms / 2},
+	}
+	for _, c := range redistest.Few(few, append(few, []loop{
+		{[]int{2, 2}, 5 * ms, ms / 2},
+		{[]int{2, 1}, 5 * ms, ms / 2},
+		{[]int{2, 1}, 20 * ms, ms / 2},
 		{[]int{10, 10}, 5 * ms, 2 * ms},
 		{[]int{64, 1}, 20 * ms, ms / 2},
 		{[]int{64, 1}, 50 * ms, ms / 2},
 		{[]int{500, 500}, ms / 10, 2 * ms},
-	} {
+	}...)) {
 		simulatedAs(t, fmt.Sprint(c), 3, func(t *testing.T, m *memory) {
 			m.far(c.trip)
 			clients := []*Client{m.client(t, Config{}), m.client(t, Config{})}
@@ -221,7 +227,7 @@ func TestTwoClientsShareALock_R11(t *testing.T) {
 
 // If each grant asks the nodes, no client starves either.
 func TestNoClientStarvesWithoutHandOvers_R11(t *testing.T) {
-	for _, callers := range [][]int{{2, 1}, {2, 2}, {10, 1}, {10, 10}} {
+	for _, callers := range redistest.Few([][]int{{2, 1}, {10, 1}}, [][]int{{2, 1}, {2, 2}, {10, 1}, {10, 10}}) {
 		simulatedAs(t, fmt.Sprint(callers), anyNumber, func(t *testing.T, m *memory) {
 			clients := []*Client{m.client(t, Config{HandOver: -1}), m.client(t, Config{HandOver: -1})}
 			times := loops(t, clients, callers, rivalKinds["plain"], 5*ms, ms, 10*time.Second)

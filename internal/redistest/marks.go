@@ -27,6 +27,16 @@ func Long(tb testing.TB) {
 	leave(tb, "it takes long")
 }
 
+// Few returns the first with -short, as under the race detector in "make race",
+// and the second otherwise: what the detector looks for happens in few rounds,
+// and each takes ten times as long there.
+func Few[T any](few, all T) T {
+	if testing.Short() {
+		return few
+	}
+	return all
+}
+
 func leave(tb testing.TB, why string) {
 	tb.Helper()
 	if os.Getenv(TestsVariable) == "others" {
