@@ -70,7 +70,7 @@ check: lint race contrib
 	@$(MAKE) mutants $(if $(FULL),,ONLY='$(SAMPLE)')
 	@$(MAKE) servers SUITE=$(call full,quick,full)
 	@$(MAKE) release
-	@$(MAKE) sim SEEDS=$(call full,100,3000)
+	@$(MAKE) sim SEEDS=$(call full,300,3000)
 	@$(MAKE) model MODEL=$(call full,quick,full)
 	@$(MAKE) faults FOR=$(call full,60s,15m) FAULTS=-q
 	@# A number of inputs, since a time limit can end in a false failure (go.dev/issue/75804, fixed in Go 1.27).
