@@ -83,7 +83,7 @@ func TestWhoIsToldFirstHasNoLargerShare_R11(t *testing.T) {
 	}
 	few := []crowd{{2, 10 * ms}, {3, 10 * ms}}
 	for kind, take := range rivalKinds {
-		for _, c := range redistest.Few(few, append(few, crowd{8, 50 * ms})) {
+		for _, c := range redistest.Few(few, append(few, crowd{8, 10 * ms}, crowd{8, 50 * ms})) {
 			t.Run(fmt.Sprint(kind, c), func(t *testing.T) {
 				if kind == "permits" && c.clients < 3 {
 					return // each has its own
