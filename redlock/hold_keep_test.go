@@ -70,15 +70,11 @@ func TestAKeptLockIsRenewedForItsWholeTTL_R4_R10(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := exactClient(t, m, Config{})
 		lock := mustAcquire(t, c, "r", time.Second)
-		for _, n := range m.nodes {
-			n.Pause()
-		}
+		each(m.nodes, (*redistest.Node).Pause)
 		h, err := c.Keep(t.Context(), lock, HoldOptions{TTL: time.Minute})
 		require.NoError(t, err)
 		require.LessOrEqual(t, h.Validity(), lock.Validity(), "no node has renewed it yet")
-		for _, n := range m.nodes {
-			n.Resume()
-		}
+		each(m.nodes, (*redistest.Node).Resume)
 		for range 100 {
 			time.Sleep(time.Second)
 			require.NoError(t, h.Err())

@@ -29,7 +29,7 @@ func Long(tb testing.TB) {
 
 // Few returns the first with -short, as under the race detector in "make race",
 // and the second otherwise: what the detector looks for happens in few rounds,
-// and each takes ten times as long there.
+// and it slows each down.
 func Few[T any](few, all T) T {
 	if testing.Short() {
 		return few

@@ -14,6 +14,7 @@ import (
 type Client interface {
 	// Called panics as a method of the client does for a nil context.
 	Called(ctx context.Context)
+	// Group returns the client's group, which only the client closes.
 	Group() *multiplex.Group
 	// Config returns the redlock.Config, with its defaults.
 	Config() any
