@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -47,6 +48,10 @@ func TestMain(m *testing.M) {
 			}
 		}
 		os.Setenv("REDLOCK_MAX_TTL", longest.String())
+		// A stopped group whose wrapper dies gets HUP and CONT from the kernel.
+		// Under nohup the tests would hand on that HUP is ignored, and the group
+		// would go on. What is listened to here is at its default in commands.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		return m.Run()
 	}())
 }
