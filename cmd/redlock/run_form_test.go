@@ -201,8 +201,9 @@ func TestALockIsNotUsedUnlessAQuorumSaysWhatIsBesideIt_R33(t *testing.T) {
 		if args[0] == "run" {
 			args = append(args, "--", "touch", ran)
 		}
+		cmd := program(t, args...) // which may have to be built
 		begun := time.Now()
-		r := finish(t, program(t, args...))
+		r := finish(t, cmd)
 		t.Log(args[:2], time.Since(begun), r.stderr)
 		require.Equal(t, exitNoQuorum, r.code, "%q: %s", args, r.stderr)
 		require.Contains(t, r.stderr, "whether there are locks of another kind", args)
