@@ -2,6 +2,7 @@ package probe
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -51,12 +52,15 @@ type Clock struct {
 }
 
 // Rate returns the relative difference of the clock's rate from ours, 0.01
-// being one percent fast, and the error of that.
+// being one percent fast, and the error of that. What was gained too much is
+// missing in the span, and a clock that runs fast gains that much faster.
 func (c Clock) Rate() (rate, wrong float64) {
 	if c.Span <= 0 {
 		return 0, 0
 	}
-	return float64(c.Gained) / float64(c.Span), float64(c.GainedError) / float64(c.Span)
+	rate = float64(c.Gained) / float64(c.Span)
+	shortest := max(c.Span-c.GainedError, 1)
+	return rate, float64(c.GainedError) * (1 + math.Abs(rate)) / float64(shortest)
 }
 
 // Estimate evaluates bursts of samples, the earliest burst first. The samples

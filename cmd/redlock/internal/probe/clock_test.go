@@ -61,7 +61,9 @@ func TestRateKnowsItsError(t *testing.T) {
 	rate, wrong := clock.Rate()
 	span := clock.Span.Seconds()
 	assert.InDelta(t, 0.02/span, rate, 1e-9)
-	assert.InDelta(t, 0.015002/span, wrong, 1e-9, "half of each round trip, and a microsecond")
+	off := 0.015002 // half of each round trip, and a microsecond
+	assert.InDelta(t, off/(span-off)*(1+rate), wrong, 1e-9)
+	assert.InDelta(t, wrong, (0.02+off)/(span-off)-rate, 1e-9, "read as early and as late as may be")
 	rate, wrong = Clock{}.Rate()
 	assert.Zero(t, rate)
 	assert.Zero(t, wrong)
