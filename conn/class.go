@@ -90,9 +90,12 @@ func ClassOf(v resp.Value) Class {
 	return classify(v.Bytes())
 }
 
-// ErrorClass returns the class of the server's error in err's chain, or
-// ClassNone if there is none.
+// ErrorClass returns the class of the node's error in err's chain, or ClassNone
+// if there is none.
 func ErrorClass(err error) Class {
+	if errors.Is(err, ErrCredentials) {
+		return ClassNone // they may come from another server, with its error
+	}
 	var step *StepError
 	if errors.As(err, &step) && step.Class != ClassNone {
 		return step.Class

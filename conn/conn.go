@@ -16,11 +16,12 @@ import (
 // says which goroutine may call which method.
 type Conn struct {
 	addr string
-	// The following are removed from texts that the server sends.
-	secrets func() secrets // not by value: fmt would print it
-	server  Server
-	link    link   // changed by relink only
-	polled  polled // set while a Poller has the connection
+	// hidden is removed from texts that the server sends. AppendAuth replaces
+	// it, under mu.
+	hidden atomic.Pointer[secrets] // not by value: fmt would print it
+	server Server
+	link   link   // changed by relink only
+	polled polled // set while a Poller has the connection
 
 	input
 	output output
@@ -81,7 +82,6 @@ func newConn(l link, addr string, hidden secrets, limits resp.Limits, backlog in
 	c := &Conn{
 		opening: true,
 		addr:    addr,
-		secrets: func() secrets { return hidden },
 		link:    l,
 		input:   input{reader: resp.NewReader(limits)},
 		output: output{
@@ -90,6 +90,7 @@ func newConn(l link, addr string, hidden secrets, limits resp.Limits, backlog in
 		},
 		done: make(chan struct{}),
 	}
+	c.hidden.Store(&hidden)
 	_, c.arrived.plain = l.(*socket)
 	c.output.writer.Go(c.writeBacklog)
 	return c
@@ -129,7 +130,7 @@ func (c *Conn) RoundTrip() time.Duration {
 // ClassOf is cheaper where only the class matters.
 func (c *Conn) ServerError(v resp.Value) error {
 	c.made()
-	return serverError(v, c.secrets())
+	return serverError(v, *c.hidden.Load())
 }
 
 // Unread reports whether there are unread bytes: in the kernel, or left within

@@ -25,6 +25,11 @@ type Config struct {
 	// wait for the peer, and must unblock its Read and Write. If zero, a
 	// net.Dialer.
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Credentials is asked by each Dial whose Endpoint has no password, once
+	// the node has taken the connection. Its time is part of DialTimeout. It
+	// must return when ctx ends. Its error is shown, so it must hold nothing
+	// secret. If zero, the Endpoint's credentials count.
+	Credentials func(ctx context.Context) (Credentials, error)
 	// Prelude holds commands to add to the handshake, in the same write. If
 	// zero, none.
 	Prelude []Step
@@ -134,6 +139,7 @@ func (d dialTimeout) Is(target error) bool { return target == os.ErrDeadlineExce
 // Check returns an error if the configuration is invalid. Dial calls it first.
 func (cfg *Config) Check() error {
 	if err := cmp.Or(
+		Credentials{Username: cfg.Username, Password: cfg.Password}.check(),
 		errtext.Negative("DB", cfg.DB), errtext.Negative("DialTimeout", cfg.DialTimeout), errtext.Negative("Backlog", cfg.Backlog),
 	); err != nil {
 		return err
@@ -158,6 +164,10 @@ func open(ctx context.Context, cfg *Config, protocol int) (*Conn, error) {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // more exact than the dialer's "i/o timeout"
 		}
+		return nil, &Error{Op: "dial", Addr: cfg.String(), Err: err}
+	}
+	if err := cfg.login(ctx); err != nil {
+		_ = nc.Close()
 		return nil, &Error{Op: "dial", Addr: cfg.String(), Err: err}
 	}
 	c := newConn(newLink(nc), cfg.String(), cfg.secrets(), cfg.Limits, cfg.Backlog)

@@ -137,10 +137,13 @@ func speaks(first []byte) string {
 }
 
 // secrets are what a node may quote and no error shows (R27).
-type secrets struct{ password, username, prefix string }
+type secrets struct {
+	password, username, prefix string
+	former                     []secrets // the latest first, without those before them
+}
 
 func (cfg *Config) secrets() secrets {
-	return secrets{cfg.Password, cfg.Username, cfg.Conceal}
+	return secrets{password: cfg.Password, username: cfg.Username, prefix: cfg.Conceal}
 }
 
 // maxMessage bounds a server's error text within an error of this package.
@@ -151,11 +154,15 @@ const maxMessage = 200
 // off the arguments that an "unknown command" quotes: keys, tokens and, for
 // HELLO, the password. At most 200 bytes of printable ASCII remain.
 func scrub(message, password, username, keys string) string {
-	// All are made printable first, as a server may do with what it quotes.
-	message = conceal(errtext.Printable(message), errtext.Printable(password))
-	message = concealWords(message, errtext.Printable(username), errtext.Printable(keys))
-	message = (&resp.Error{Message: message}).Redacted()
+	message = (&resp.Error{Message: concealLogin(message, password, username, keys)}).Redacted()
 	return message[:min(len(message), maxMessage)]
+}
+
+// concealLogin replaces a password, a user's name, and words that begin with
+// keys. All are made printable first, as a server may do with what it quotes.
+func concealLogin(message, password, username, keys string) string {
+	message = conceal(errtext.Printable(message), errtext.Printable(password))
+	return concealWords(message, errtext.Printable(username), errtext.Printable(keys))
 }
 
 // concealWords replaces words behind the first, which is the error's class.
@@ -201,5 +208,9 @@ func serverError(v resp.Value, s secrets) error {
 	if !v.IsError() {
 		return nil
 	}
-	return &resp.Error{Message: scrub(string(v.Bytes()), s.password, s.username, s.prefix)}
+	message := string(v.Bytes())
+	for _, f := range s.former {
+		message = concealLogin(message, f.password, f.username, "")
+	}
+	return &resp.Error{Message: scrub(message, s.password, s.username, s.prefix)}
 }

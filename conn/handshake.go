@@ -83,7 +83,7 @@ func (c *Conn) handshake(cfg *Config, protocol int) []command {
 	}
 	if protocol == 3 {
 		add(s.helloReader(cfg.Protocol == 3), hello(cfg)...)
-	} else if args := auth(cfg); args != nil {
+	} else if args := auth(cfg.Username, cfg.Password); args != nil {
 		add(isOK, args...)
 	}
 	if cfg.ClientName != "" && (protocol != 3 || cfg.unnamed) {
@@ -163,12 +163,12 @@ func hello(cfg *Config) []string {
 	return args
 }
 
-func auth(cfg *Config) []string {
+func auth(username, password string) []string {
 	switch {
-	case cfg.Username != "":
-		return []string{"AUTH", cfg.Username, cfg.Password}
-	case cfg.Password != "":
-		return []string{"AUTH", cfg.Password} // the only form before 6.0
+	case username != "":
+		return []string{"AUTH", username, password}
+	case password != "":
+		return []string{"AUTH", password} // the only form before 6.0
 	}
 	return nil
 }

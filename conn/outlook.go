@@ -44,6 +44,9 @@ func (c Class) Outlook() Outlook { return outlooks[c] }
 // is judged by its class. A connection lost, refused or timed out may come
 // back. Everything else from a node is lasting.
 func OutlookOf(err error) Outlook {
+	if errors.Is(err, ErrCredentials) {
+		return outlookOfCredentials(err)
+	}
 	if class := ErrorClass(err); class != ClassNone {
 		return class.Outlook()
 	}
@@ -59,6 +62,15 @@ func OutlookOf(err error) Outlook {
 		return Passing
 	}
 	return Lasting
+}
+
+// outlookOfCredentials judges an error of Config.Credentials. A file may be
+// about to be replaced, and what issues tokens may be away.
+func outlookOfCredentials(err error) Outlook {
+	if isLost(err) {
+		return Passing
+	}
+	return Brief
 }
 
 // has reports whether an error of type T is in err's chain.
