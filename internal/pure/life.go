@@ -172,6 +172,9 @@ func (l Life) Charge() Life {
 	return l
 }
 
+// MayDial reports whether the budget allows a dial before the wait is over.
+func (l Life) MayDial(now time.Duration) bool { return l.refill(now).credit >= 1 }
+
 // Replaced reports whether a node has another process than before. before and
 // now are their run ids, or "" if one may not be asked. What was sent to the
 // former process is gone with it, and needs no fence (R8).

@@ -78,13 +78,28 @@ func hideSlave(role string) string {
 	return role
 }
 
+// SetPassword changes what the node asks for from now on. As on a real server,
+// the clients that it has stay.
+func (n *Node) SetPassword(user, password string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.user, n.password = user, password
+}
+
+// login returns the user and the password that clients must have.
+func (n *Node) login() (user, password string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.user, n.password
+}
+
 // auth is AUTH password or AUTH user password.
 func (c *call) auth() []byte {
 	user, password := "default", c.args[0]
 	if len(c.args) > 1 {
 		user, password = c.args[0], c.args[1]
 	}
-	if c.node.config.Password == "" && len(c.args) == 1 {
+	if _, asked := c.node.login(); asked == "" && len(c.args) == 1 {
 		return fail("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
 	}
 	if !c.node.admits(user, password) {
@@ -97,7 +112,8 @@ func (c *call) auth() []byte {
 // admits reports whether the credentials are right. Without a configured
 // password, every password is.
 func (n *Node) admits(user, password string) bool {
-	return user == n.config.User && (n.config.Password == "" || password == n.config.Password)
+	ours, asked := n.login()
+	return user == ours && (asked == "" || password == asked)
 }
 
 // selectDB knows the usual sixteen databases.

@@ -94,6 +94,8 @@ type Node struct {
 	conns     map[*session]struct{} // those whose goroutines run
 	nextID    int
 	closed    bool
+	user      string // see NodeConfig; SetPassword changes both
+	password  string
 	paused    bool
 	order     Order
 	seq       int // of the command that arrived last
@@ -150,6 +152,7 @@ func NewNode(config NodeConfig) *Node {
 		history:  history{id: newRunID()},
 		started:  time.Now().Add(-config.Age),
 	}
+	n.user, n.password = n.config.User, n.config.Password
 	n.clock.told = n.recheckExpiry
 	n.work.L, n.did.L = &n.mu, &n.mu
 	n.wg.Go(n.execute)

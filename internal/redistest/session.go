@@ -72,7 +72,7 @@ func (n *Node) accept(conn net.Conn) {
 	n.nextID++
 	n.connects++
 	s := &session{node: n, conn: conn, id: n.nextID, born: time.Now(), proto: 2,
-		authed: n.config.Password == ""}
+		authed: n.password == ""}
 	s.ready.L = &n.mu
 	n.sessions[s.id] = s
 	n.conns[s] = struct{}{}
