@@ -66,6 +66,7 @@ type NodeError struct {
 	tried    time.Time
 	known    bool // the node was up once
 	replicas bool // Allow.Replica
+	renews   bool // others may be asked for: conn.Config.Credentials
 }
 
 // Error names the node by index and address.

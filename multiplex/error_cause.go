@@ -39,11 +39,24 @@ func (e *NodeError) Lasting(since time.Time, waited time.Duration) bool {
 	if demoted(e.Err) && !e.known {
 		outlook = conn.Lasting // no failover: it was named by mistake
 	}
+	if e.renews && refusesCredentials(e.Err) {
+		outlook = conn.Brief // the next answer of the function may be right
+	}
 	return isLasting(outlook, waited)
 }
 
 func isLasting(outlook conn.Outlook, waited time.Duration) bool {
 	return outlook == conn.Lasting || outlook == conn.Brief && waited >= failoverTakes
+}
+
+// refusesCredentials reports whether the server refused an attempt to connect
+// for its credentials alone.
+func refusesCredentials(err error) bool {
+	switch conn.ErrorClass(err) {
+	case conn.ClassNoAuth, conn.ClassWrongPass:
+		return true
+	}
+	return false
 }
 
 // Lasting counts the nodes whose causes are lasting; see NodeError.Lasting.
@@ -115,6 +128,7 @@ func classOf(err error) string {
 		{ErrUnbelieved, "not believed"},
 		{ErrPermissions, "permissions"},
 		{conn.ErrProxy, "proxy"},
+		{conn.ErrCredentials, "credentials"},
 	} {
 		if errors.Is(err, known.cause) {
 			return known.class
@@ -152,6 +166,7 @@ func deathOf(cause error) string {
 		{errForgot, "forgot"},
 		{ErrNotMaster, "demoted"},
 		{errRewritten, "demoted"},
+		{errLoggedOut, "credentials"},
 		{conn.ErrProtocol, "protocol"},
 		{conn.ErrClosed, "closed"},
 		// The group was closed during an exchange.

@@ -45,18 +45,22 @@ type node struct {
 }
 
 // A dialer connects a node. Only the node's goroutine calls its methods, and
-// uses what it has.
+// uses what it has, but for its renewal.
 type dialer struct {
 	*node
 	config conn.Config
 	// protocol is as configured. That of config changes after a node turned
 	// out to speak RESP2 only.
 	protocol int
-	dialed   time.Duration    // when the last attempt to connect began
-	proofs   [MaxNodes]*proof // that its twins are other servers
-	looked   bool             // for other servers behind its name
-	former   []string         // run ids before that of the last connection
-	divided  bool             // one of them came back
+	dialed   time.Duration     // when the last attempt to connect began
+	proofs   [MaxNodes]*proof  // that its twins are other servers
+	looked   bool              // for other servers behind its name
+	former   []string          // run ids before that of the last connection
+	divided  bool              // one of them came back
+	barred   bool              // the last attempt lacked the right credentials
+	used     conn.Credentials  // of that attempt, from conn.Config.Credentials
+	found    *conn.Credentials // for the next one, or nil
+	renewal  renewal           // see there for its guard
 }
 
 // A standing is the stage of the node's life. The group's mutex guards it; for
@@ -136,6 +140,7 @@ func (n *node) blame(f *fault) *NodeError {
 	return &NodeError{
 		Node: n.index, Addr: n.addr, Err: f.err,
 		tried: n.group.epoch.Add(f.tried), known: n.known.Load(), replicas: n.group.config.Allow.Replica,
+		renews: n.dialer.renewal.ask != nil,
 	}
 }
 

@@ -22,6 +22,7 @@ func newNode(g *Group, index int, config conn.Config) *node {
 		standing: standing{life: pure.NewLife(), fault: &fault{err: ErrConnecting}},
 	}
 	n.dialer.node, n.reader.node, n.reporter.node = n, n, n
+	n.dialer.init()
 	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.DriftFactor}
 	n.laneNext.Store(noLane)
 	n.polled.ended = make(chan error, 1)
@@ -92,7 +93,7 @@ func (n *node) stepLocked(e pure.LifeEvent) pure.LifeAction {
 
 // rest waits until the next attempt may begin.
 func (n *node) rest() pure.LifeAction {
-	if !n.sleep(n.life.Wait) {
+	if !n.dialer.await(n.life.Wait) {
 		return n.step(pure.GroupStopped)
 	}
 	return n.step(pure.Waited)
@@ -116,7 +117,7 @@ func (n *dialer) dial() pure.LifeAction {
 	n.group.mu.Lock()
 	n.counters.dials++
 	n.group.mu.Unlock()
-	n.dialed = n.group.now()
+	n.dialed, n.barred = n.group.now(), false
 	c, err := conn.Dial(n.group.life.stopped, n.config)
 	if err != nil {
 		return n.dialFailed(err)
@@ -142,6 +143,7 @@ func (n *dialer) dial() pure.LifeAction {
 	n.conn, n.server = c, *c.Server()
 	n.group.members.Met(n.index, &n.server, n.dialed)
 	n.reporter.remarks.meet(n.index, n.group.config, &n.server)
+	n.credentialedLocked()
 	// Without a guess the first votes of a distant node would all be too late
 	// (R6).
 	if n.replyTime.Load() == 0 {
@@ -163,15 +165,21 @@ func (n *dialer) dialFailed(err error) pure.LifeAction {
 	}
 	// The next may be another server.
 	n.config.Endpoint.Protocol, n.config.Omit = n.protocol, nil
-	switch conn.ErrorClass(err) {
-	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
-		return n.stepLocked(pure.DialBarred)
-	}
-	// Redis 7.0 has another text if a script lacks a permission.
-	if errors.Is(err, ErrPermissions) {
+	if n.barred = bars(err); n.barred {
 		return n.stepLocked(pure.DialBarred)
 	}
 	return n.stepLocked(pure.DialFailed)
+}
+
+// bars reports whether an attempt to connect lacked the right credentials. What
+// issues them is not asked more often than a server that refuses them.
+func bars(err error) bool {
+	switch conn.ErrorClass(err) {
+	case conn.ClassNoAuth, conn.ClassWrongPass, conn.ClassNoPerm:
+		return true
+	}
+	// Redis 7.0 has another text if a script lacks a permission.
+	return isOneOf(err, ErrPermissions, conn.ErrCredentials)
 }
 
 // join attaches the node at the head of the log, unless it owes too much. Debts

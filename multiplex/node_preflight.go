@@ -96,11 +96,13 @@ const warnRenamed = "its deployment lists it by another address than this client
 type remarks struct {
 	of    []string // its server, since it was last met
 	other string   // the warning of another server behind the name, or ""
+	// credentials is the warning of a renewal that failed, or "".
+	credentials string
 }
 
 // meet begins anew, with what is noteworthy about a server that shook hands.
 func (r *remarks) meet(node int, config *Config, s *conn.Server) {
-	r.of = nil
+	r.of, r.credentials = nil, ""
 	if p := s.EvictionPolicy; p != "" && p != "noeviction" && !config.Allow.Eviction {
 		r.add("may evict the keys of locks: maxmemory-policy is " + p + " (set noeviction)")
 	}
@@ -123,6 +125,9 @@ func (n *reporter) warningsLocked() []string {
 	}
 	if n.remarks.other != "" {
 		all = append(all, n.remarks.other)
+	}
+	if n.remarks.credentials != "" {
+		all = append(all, n.remarks.credentials)
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -31,7 +32,7 @@ func (n *reader) drain(c *conn.Conn, now time.Duration) error {
 			return err
 		}
 		if v.IsError() {
-			if err := n.demotedBy(v); err != nil {
+			if err := cmp.Or(n.demotedBy(v), n.loggedOut(c, v)); err != nil {
 				return err
 			}
 		}

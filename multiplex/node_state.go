@@ -44,7 +44,8 @@ type Change struct {
 	News News   // the new state
 	// Cause is the class of Err: a server's class of error ("WRONGPASS",
 	// "LOADING"), a cause of death as in NodeCounts.Deaths, or "unreachable",
-	// "not RESP", "proxy", "TLS", "not a master", "same server", "MaxTTL",
+	// "not RESP", "proxy", "TLS", "credentials" (none to
+	// connect with), "not a master", "same server", "MaxTTL",
 	// "permissions", or what began a quarantine, as in QuarantineError.Why. It
 	// is "" if the node came up.
 	Cause string

@@ -189,6 +189,9 @@ func (n *dialer) lookBehindOnce() {
 	n.looked = true
 	c, again := n.conn, n.config
 	again.Prelude, again.Admit = nil, nil
+	if n.renewal.ask != nil {
+		again.Username, again.Password, again.Credentials = n.used.Username, n.used.Password, nil
+	}
 	n.group.life.wg.Go(func() { n.lookBehind(c, again) })
 }
 
