@@ -27,7 +27,9 @@ type Endpoint struct {
 	// Addr is host:port, or the path of a unix socket.
 	Addr string
 	// TLS is the configuration of TLS; versions below 1.2 are refused. If it
-	// has no ServerName, the host of Addr is verified. If zero, plaintext.
+	// has no ServerName, the host of Addr is verified. Each Dial calls its
+	// GetClientCertificate, VerifyPeerCertificate and VerifyConnection. If
+	// zero, plaintext.
 	TLS *tls.Config
 	// TLSFiles are read by each Dial with TLS, and outrank TLS. So
 	// certificates can be replaced in a running program. If zero, TLS alone

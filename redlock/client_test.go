@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
@@ -53,6 +55,7 @@ func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
 		"no host, no password":  {Config{Nodes: Nodes("redis://u:hunter2/@b")}, "Nodes[0]: URL: malformed; special characters"},
 		"a name with a blank":   {Config{Nodes: Nodes(five...), Connect: Connect{ClientName: "my service"}}, "client name"},
 		"a name in a URL":       {Config{Nodes: Nodes("redis://a?client_name=my%20service")}, "Nodes[0] (a): URL: parameter client_name"},
+		"two passwords":         {Config{Nodes: Nodes(five...), Password: "hunter2", Connect: Connect{Credentials: noCredentials}}, "both Password and Connect.Credentials"},
 		"a bad password":        {Config{Nodes: Nodes("redis://u:hunter2%zz@a")}, "percent-encod"},
 		"negative drift":        {Config{Nodes: Nodes(five...), DriftFactor: -0.01}, "DriftFactor"},
 		"a drift of all":        {Config{Nodes: Nodes(five...), DriftFactor: 1}, "DriftFactor"},
@@ -316,13 +319,13 @@ func TestTheURLsTLSParametersCompleteTheConfigs(t *testing.T) {
 		"rediss://a?tls_server_name=own":    func(c *tls.Config) { require.Equal(t, "own", c.ServerName) },
 		"valkeys://a?tls_skip_verify=false": func(c *tls.Config) { require.False(t, c.InsecureSkipVerify) },
 	} {
-		node, err := (&Config{TLS: base}).endpoint(url)
+		node, err := (&Config{TLS: base}).endpoint(Node{URL: url})
 		require.NoError(t, err)
 		check(node.TLS)
 		require.Equal(t, []string{"x"}, node.TLS.NextProtos, url)
 		require.Equal(t, "base", base.ServerName, "the user's own was changed")
 	}
-	without, err := (&Config{}).endpoint("rediss://a")
+	without, err := (&Config{}).endpoint(Node{URL: "rediss://a"})
 	require.NoError(t, err)
 	require.NotNil(t, without.TLS)
 }
@@ -574,6 +577,35 @@ func guarded(t *testing.T, password string) *memory {
 	}
 	t.Cleanup(m.Close)
 	return &memory{m, m.Network, m.Nodes, m.Arrangement}
+}
+
+func noCredentials(context.Context, Node) (conn.Credentials, error) { return conn.Credentials{}, nil }
+
+// The function is asked for nodes without a password in their URL, each by
+// itself, and Config.Username completes its answer.
+func TestCredentialsAreAskedForEachNode(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		for i, n := range m.nodes {
+			n.SetPassword("ann", fmt.Sprint("hunter", i))
+		}
+		config := m.reach(Config{Nodes: Nodes(m.url(0, ""), m.url(1, "ann:hunter1"), m.url(2, "")), Username: "ann"})
+		asked := make(chan string, 10)
+		config.Connect.Credentials = func(_ context.Context, n Node) (conn.Credentials, error) {
+			i := slices.Index(config.Nodes, n)
+			asked <- fmt.Sprint(i)
+			return conn.Credentials{Password: fmt.Sprint("hunter", i)}, nil
+		}
+		c, err := New(t.Context(), config)
+		require.NoError(t, err)
+		defer closeNow(t, c)
+		require.NoError(t, c.Ready(t.Context()))
+		time.Sleep(time.Second)
+		require.Len(t, asked, 2)
+		require.ElementsMatch(t, []string{"0", "2"}, []string{<-asked, <-asked})
+		for _, n := range c.Nodes() {
+			require.Equal(t, NodeUp, n.State, "%v", n.Err)
+		}
+	})
 }
 
 // No exported type shows a password, a token or the prefix of keys when it is

@@ -57,8 +57,11 @@ type Config struct {
 	// Username only without a user name there. If zero, none are sent.
 	Username, Password string
 	// TLS is the configuration of TLS; parameters of a node's URL take
-	// precedence. With it, each URL must ask for TLS (R27). If nil, nodes with
-	// TLS in their URL are verified by their name and the system's roots.
+	// precedence. With it, each URL must ask for TLS (R27). Each attempt to
+	// connect reads the files of the URL again, and calls GetClientCertificate,
+	// if no file outranks it, VerifyPeerCertificate and VerifyConnection. If
+	// nil, nodes with TLS in their URL are verified by their name and the
+	// system's roots.
 	TLS *tls.Config
 	// Connect says how to connect to the nodes.
 	Connect Connect
@@ -114,6 +117,14 @@ type Connect struct {
 	// If nil, a net.Dialer is used, and callers read their own replies where the
 	// system allows it.
 	NetDial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Credentials is asked at each attempt to connect to a node without a
+	// password in its URL, and again before they expire: the connection is then
+	// authenticated anew, and no command fails. It excludes Config.Password. It
+	// may be called by several goroutines at once, and must return when ctx
+	// ends, after Timeout at the latest. Its errors are shown, and must hold
+	// nothing secret; the connection keeps what it has, and NodeStatus.Warnings
+	// says so. If nil, Config's and the URLs' are used.
+	Credentials func(ctx context.Context, node Node) (conn.Credentials, error)
 	// Timeout bounds one attempt to connect and shake hands; the URL may set it
 	// too. If zero, 5 s.
 	Timeout time.Duration
@@ -248,6 +259,9 @@ func (config *Config) check() error {
 	if config.Forgetful && config.MaxTTL > 0 {
 		return errors.New("both MaxTTL and Forgetful are set")
 	}
+	if config.Password != "" && config.Connect.Credentials != nil {
+		return errors.New("both Password and Connect.Credentials are set")
+	}
 	if config.Fenced && config.Forgetful {
 		return errors.New("both Fenced and Forgetful are set")
 	}
@@ -270,7 +284,7 @@ func (config *Config) endpoints(prelude []conn.Step) ([]conn.Config, error) {
 	seen := make(map[string]bool)
 	nodes := make([]conn.Config, 0, len(config.Nodes))
 	for i, n := range config.Nodes {
-		node, err := config.endpoint(n.URL)
+		node, err := config.endpoint(n)
 		if err != nil {
 			return nil, errtext.Wrap(fmt.Sprintf("Nodes[%d]%s: %s", i, hostOf(n.URL), errtext.Text(err)), err)
 		}
@@ -292,9 +306,9 @@ func (config *Config) endpoints(prelude []conn.Step) ([]conn.Config, error) {
 	return nodes, nil
 }
 
-// endpoint parses a URL. The configuration supplies what the URL lacks.
-func (config *Config) endpoint(raw string) (conn.Config, error) {
-	endpoint, err := conn.ParseURL(raw)
+// endpoint parses a node's URL. The configuration supplies what the URL lacks.
+func (config *Config) endpoint(n Node) (conn.Config, error) {
+	endpoint, err := conn.ParseURL(n.URL)
 	if err != nil {
 		return conn.Config{}, err
 	}
@@ -307,6 +321,9 @@ func (config *Config) endpoint(raw string) (conn.Config, error) {
 			"write rediss://, or give the nodes with TLS its parameters in their URLs")
 	}
 	node := conn.Config{Endpoint: endpoint, NetDial: config.Connect.NetDial, Conceal: config.Prefix}
+	if ask := config.Connect.Credentials; ask != nil {
+		node.Credentials = func(ctx context.Context) (conn.Credentials, error) { return ask(ctx, n) }
+	}
 	return node, node.Check()
 }
 
