@@ -598,8 +598,9 @@ func TestCredentialsAreAskedForEachNode(t *testing.T) {
 		c, err := New(t.Context(), config)
 		require.NoError(t, err)
 		defer closeNow(t, c)
-		require.NoError(t, c.Ready(t.Context()))
-		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, c.Ready(ctx))
 		require.Len(t, asked, 2)
 		require.ElementsMatch(t, []string{"0", "2"}, []string{<-asked, <-asked})
 		for _, n := range c.Nodes() {

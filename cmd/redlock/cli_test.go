@@ -388,6 +388,7 @@ func TestMessagesAboutTheCommandLineArePrintable(t *testing.T) {
 		{evil}, {"status", "--" + evil}, {"run", "--ttl=" + evil, "r", "--", "true"}, {"run", nodes, evil, "--", evil},
 		{"status", nodes, evil}, {"acquire", nodes, "-n", "--token-file=/" + evil + "/x", "r"}, {"help", evil},
 		{"run", "--nodes=redis://" + evil, "r", "--", "true"}, {"run", nodes, "--password-env=" + evil, "r", "--", "true"},
+		{"status", nodes, "--password-file=" + evil, "r"},
 	} {
 		got := within(args...)
 		require.NotEmpty(t, got.stdout+got.stderr, "%q", args)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/cmd/internal/commandline"
+	"github.com/redmux/redmux/cmd/redlock/internal/credentials"
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/redlock"
@@ -21,19 +23,22 @@ import (
 // rules. Passwords are not on the command line: other users of the machine can
 // read that.
 type deployment struct {
-	Nodes       []string      `env:"REDLOCK_NODES" sep:"none" placeholder:"URL" help:"URLs of all masters, separated by commas, blanks or line breaks: redis://host:port, rediss:// with TLS, unix:///path. Parameters such as ?tls_ca_file=, ?tls_cert_file= and ?tls_key_file= are part of the URL."`
-	Prefix      string        `env:"REDLOCK_PREFIX" help:"Prefix of all keys, the same for all clients."`
-	Owner       string        `env:"REDLOCK_OWNER" placeholder:"LABEL" help:"A label of this client, such as a host's name, for redlock status and for others that wait: 1 to 64 bytes of printable ASCII without blanks. It becomes a part of the locks' keys' values."`
-	User        string        `env:"REDLOCK_USER" help:"User name for nodes whose URL has none."`
-	PasswordEnv string        `placeholder:"VAR" help:"Environment variable that holds the password for nodes whose URL has none."`
-	MaxTTL      time.Duration `name:"max-ttl" env:"REDLOCK_MAX_TTL" placeholder:"DURATION" help:"The longest TTL that any client uses, the same for all clients: masters that restart do not count for that long. Without it, 30s; a longer --ttl needs it."`
-	Durable     []string      `env:"REDLOCK_DURABLE" sep:"none" placeholder:"URL" help:"The nodes that lose nothing in a crash (appendfsync always)."`
-	Forgetful   bool          `env:"REDLOCK_FORGETFUL" help:"Let masters that restart empty count at once, though they may have forgotten locks, and do not check that all clients name the same masters; the same for all clients."`
-	Timeout     time.Duration `env:"REDLOCK_TIMEOUT" default:"5s" help:"How long connecting to a quorum of nodes, and an answer of a node, may take (${default}). Less if --wait is less. It does not bound the wait for masters that were just started."`
-	Verbose     bool          `short:"v" help:"Report on standard error nodes that come and go, warnings about them, and a wait for a lock."`
+	Nodes              []string      `env:"REDLOCK_NODES" sep:"none" placeholder:"URL" help:"URLs of all masters, separated by commas, blanks or line breaks: redis://host:port, rediss:// with TLS, unix:///path. Parameters such as ?tls_ca_file=, ?tls_cert_file= and ?tls_key_file= are part of the URL."`
+	Prefix             string        `env:"REDLOCK_PREFIX" help:"Prefix of all keys, the same for all clients."`
+	Owner              string        `env:"REDLOCK_OWNER" placeholder:"LABEL" help:"A label of this client, such as a host's name, for redlock status and for others that wait: 1 to 64 bytes of printable ASCII without blanks. It becomes a part of the locks' keys' values."`
+	User               string        `env:"REDLOCK_USER" help:"User name for nodes whose URL has none."`
+	PasswordEnv        string        `placeholder:"VAR" help:"Environment variable that holds the password for nodes whose URL has none."`
+	PasswordFile       string        `placeholder:"FILE" help:"File that holds the password in one line, in place of --password-env. It is read again at each connection, and every ten seconds: open connections take a new password."`
+	CredentialsCommand string        `placeholder:"COMMAND" help:"Command of the shell that writes the password, in one line, or JSON with username, password and expires (RFC 3339), in place of --password-env. It runs at each connection, and again before they expire."`
+	MaxTTL             time.Duration `name:"max-ttl" env:"REDLOCK_MAX_TTL" placeholder:"DURATION" help:"The longest TTL that any client uses, the same for all clients: masters that restart do not count for that long. Without it, 30s; a longer --ttl needs it."`
+	Durable            []string      `env:"REDLOCK_DURABLE" sep:"none" placeholder:"URL" help:"The nodes that lose nothing in a crash (appendfsync always)."`
+	Forgetful          bool          `env:"REDLOCK_FORGETFUL" help:"Let masters that restart empty count at once, though they may have forgotten locks, and do not check that all clients name the same masters; the same for all clients."`
+	Timeout            time.Duration `env:"REDLOCK_TIMEOUT" default:"5s" help:"How long connecting to a quorum of nodes, and an answer of a node, may take (${default}). Less if --wait is less. It does not bound the wait for masters that were just started."`
+	Verbose            bool          `short:"v" help:"Report on standard error nodes that come and go, warnings about them, and a wait for a lock."`
 
-	split  bool      // whether the lists of URLs are split
-	opened time.Time // when the nodes were first asked, for --timeout
+	split  bool               // whether the lists of URLs are split
+	source credentials.Source // of --password-file or --credentials-command, or nil
+	opened time.Time          // when the nodes were first asked, for --timeout
 }
 
 // Validate refuses what package redlock cannot detect. Package kong calls it.
@@ -66,18 +71,16 @@ func (d *deployment) config(p *process) (redlock.Config, error) {
 	if len(d.Nodes) == 0 {
 		return redlock.Config{}, usagef("no masters: name them with --nodes or REDLOCK_NODES")
 	}
-	password := ""
-	if d.PasswordEnv != "" {
-		// Without a password the nodes would answer every command with NOAUTH.
-		if password = os.Getenv(d.PasswordEnv); password == "" {
-			return redlock.Config{}, usagef("%s", withheld("--password-env: the environment variable "+d.PasswordEnv+" is empty"))
-		}
-	} else if d.User != "" {
-		return redlock.Config{}, usagef("--user needs --password-env")
+	password, err := d.password(p)
+	if err != nil {
+		return redlock.Config{}, err
 	}
 	config := redlock.Config{
 		Nodes: redlock.Nodes(d.Nodes...), Prefix: d.Prefix, Username: d.User, Password: password, Connect: redlock.Connect{Timeout: d.Timeout, ClientName: "redlock"},
 		MaxTTL: d.MaxTTL, Forgetful: d.Forgetful, Owner: d.Owner,
+	}
+	if ask := d.source; ask != nil {
+		config.Connect.Credentials = func(ctx context.Context, _ redlock.Node) (conn.Credentials, error) { return ask(ctx) }
 	}
 	for i, url := range d.Durable {
 		node := slices.Index(d.Nodes, url)
@@ -91,6 +94,41 @@ func (d *deployment) config(p *process) (redlock.Config, error) {
 		config.Logger = slog.New(slog.NewTextHandler(p.stderr, nil))
 	}
 	return config, nil
+}
+
+// password returns the password of --password-env, or sets where others come
+// from. An error is one of usage.
+func (d *deployment) password(p *process) (string, error) {
+	flags := 0
+	for _, flag := range []string{d.PasswordEnv, d.PasswordFile, d.CredentialsCommand} {
+		if flag != "" {
+			flags++
+		}
+	}
+	switch {
+	case flags > 1:
+		return "", usagef("give only one of --password-env, --password-file and --credentials-command")
+	case d.source != nil:
+	case d.PasswordFile != "":
+		d.source = credentials.File(d.PasswordFile)
+		if _, err := d.source(context.Background()); err != nil {
+			return "", usagef("--password-file: %w", err)
+		}
+		if credentials.Exposed(d.PasswordFile) {
+			fmt.Fprintf(p.stderr, "redlock: any user of this machine may read the file %s of --password-file: chmod o-r\n", quoted(d.PasswordFile))
+		}
+	case d.CredentialsCommand != "":
+		d.source = credentials.Command(d.CredentialsCommand)
+	case d.PasswordEnv != "":
+		// Without a password the nodes would answer every command with NOAUTH.
+		if password := os.Getenv(d.PasswordEnv); password != "" {
+			return password, nil
+		}
+		return "", usagef("%s", withheld("--password-env: the environment variable "+d.PasswordEnv+" is empty"))
+	case d.User != "":
+		return "", usagef("--user needs --password-env, --password-file or --credentials-command")
+	}
+	return "", nil
 }
 
 // open makes a client. The caller closes it with shut. It does not wait for

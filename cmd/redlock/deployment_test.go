@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +103,52 @@ func TestPassword_R27(t *testing.T) {
 	r = within("acquire", nodes, "--password-env=SECRET", "--timeout=1s", "-v", "r")
 	require.Equal(t, exitNoQuorum, r.code)
 	require.NotContains(t, r.stderr, "wrong/word")
+}
+
+// A password is taken from a file, or from what a command writes: by clients
+// and by probes, and without a trace (R27).
+func TestPasswordThatChanges_R27(t *testing.T) {
+	servers, _ := masters(t, 3, redistest.Password("hunter2"))
+	nodes := "--nodes=" + strings.ReplaceAll(strings.Join(redistest.URLs(servers), ","), ":hunter2@", "")
+	file := filepath.Join(t.TempDir(), "password")
+	write := func(text string, mode os.FileMode) {
+		require.NoError(t, os.WriteFile(file, []byte(text), mode))
+		require.NoError(t, os.Chmod(file, mode))
+	}
+	write("hunter2\n", 0o600)
+	n := 0
+	for _, c := range []struct {
+		flags []string
+		code  int
+		says  string
+	}{
+		{[]string{"--password-file=" + file}, exitOK, ""},
+		{[]string{"--password-file=" + file, "--user=default"}, exitOK, ""},
+		{[]string{"--credentials-command=cat " + file}, exitOK, ""},
+		{[]string{`--credentials-command=echo '{"username":"default","password":"hunter2"}'`}, exitOK, ""},
+		{[]string{"--credentials-command=echo hunter3 | tee /dev/stderr", "--timeout=3s"}, exitNoQuorum, "WRONGPASS"},
+		{[]string{"--credentials-command=echo hunter2; exit 7", "--timeout=3s"}, exitNoQuorum, "exit status 7"},
+		{[]string{"--credentials-command=sleep 1000", "--timeout=2s"}, exitNoQuorum, ""},
+		{[]string{"--password-file=" + file + "x"}, exitUsage, "no such file"},
+		{[]string{"--password-file=" + file, "--credentials-command=true"}, exitUsage, "only one of"},
+		{[]string{"--password-file=" + file, "--password-env=HOME"}, exitUsage, "only one of"},
+	} {
+		n++
+		r := within(append([]string{"acquire", nodes, "-v", fmt.Sprint("r", n)}, c.flags...)...)
+		require.Equal(t, c.code, r.code, "%v: %s", c.flags, r.stderr)
+		require.Contains(t, r.stderr, c.says)
+		require.NotContains(t, strings.ReplaceAll(r.stderr, "hunter2; exit", ""), "hunter")
+	}
+	r := within("nodes", nodes, "--password-file="+file, "--observe=0", "--json")
+	require.Equal(t, exitOK, r.code, r.stderr)
+	require.Contains(t, r.stdout, `"persistence"`, "the probes have it, too")
+	write("hunter2", 0o644)
+	r = within("status", nodes, "--password-file="+file, "r1")
+	require.Contains(t, r.stderr, "any user of this machine may read")
+	write("hunter2", 0o602)
+	r = within("status", nodes, "--password-file="+file, "r1")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "any user may write")
 }
 
 func TestTLS(t *testing.T) {

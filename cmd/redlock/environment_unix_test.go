@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,6 +45,17 @@ func TestCommandsInheritNoPassword_R27(t *testing.T) {
 			}
 			require.Equal(t, len(test.flags) == 0 || test.flags[0] == "--pass-credentials", strings.Contains(r.stdout, "MASTERS_PASSWORD="), r.stdout)
 		}
+	}
+	file := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
+	for _, flag := range []string{"--password-file=" + file, "--credentials-command=cat " + file} {
+		cmd := program(t, append([]string{"run", flag, "r", "--"}, shell("env; ps -eo args")...)...)
+		cmd.Env = append(os.Environ(), "REDLOCK_NODES="+bare)
+		r := finish(t, cmd)
+		require.Equal(t, 0, r.code, r.stderr)
+		require.Contains(t, r.stdout, heldVariable+"=")
+		require.Contains(t, r.stdout, flag, "what ps shows")
+		require.NotContains(t, r.stdout, "s3cret")
 	}
 }
 

@@ -30,7 +30,9 @@ func (d *deployment) probes(p *process) ([]*probe.Probe, error) {
 			Username: config.Username, Password: config.Password,
 			ClientName: config.Connect.ClientName, DialTimeout: config.Connect.Timeout,
 		})
-		all = append(all, probe.New(e, config.Prefix))
+		next := probe.New(e, config.Prefix)
+		next.Credentials = d.source
+		all = append(all, next)
 	}
 	return all, nil
 }

@@ -15,6 +15,9 @@ import (
 
 // A Probe asks one node. The caller closes it.
 type Probe struct {
+	// Credentials is as in conn.Config. If nil, the endpoint's count.
+	Credentials func(context.Context) (conn.Credentials, error)
+
 	endpoint conn.Endpoint
 	prefix   string
 	made     time.Time
@@ -54,7 +57,7 @@ func (p *Probe) connect(ctx context.Context) error {
 	}
 	p.Close()
 	ctx, found := p.watchForPlaintext(ctx)
-	c, err := conn.Dial(ctx, conn.Config{Endpoint: p.endpoint, NetDial: p.dial, Limits: limits})
+	c, err := conn.Dial(ctx, conn.Config{Endpoint: p.endpoint, Credentials: p.Credentials, NetDial: p.dial, Limits: limits})
 	if plain := found(); plain != nil && err != nil {
 		return plain
 	}
@@ -93,7 +96,7 @@ func (p *Probe) ServerError(v resp.Value) error { return p.c.ServerError(v) }
 // ctx ends.
 func (p *Probe) Look(ctx context.Context) Facts {
 	f := Facts{
-		Addr: p.endpoint.String(), Local: p.endpoint.Local(), DB: p.endpoint.DB, Secret: p.endpoint.Password != "",
+		Addr: p.endpoint.String(), Local: p.endpoint.Local(), DB: p.endpoint.DB, Secret: p.endpoint.Password != "" || p.Credentials != nil,
 		Info: Lines{}, Flushes: -1, Watchers: -1,
 	}
 	if t := p.endpoint.TLS; t != nil {
@@ -129,7 +132,7 @@ func (p *Probe) Others(ctx context.Context, run string) (others []string) {
 		}
 	}
 	for _, e := range endpoints {
-		c, err := conn.Dial(ctx, conn.Config{Endpoint: e, Limits: limits})
+		c, err := conn.Dial(ctx, conn.Config{Endpoint: e, Credentials: p.Credentials, Limits: limits})
 		if err != nil {
 			continue // it is no vote for another client either
 		}

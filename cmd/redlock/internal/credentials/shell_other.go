@@ -1,0 +1,9 @@
+//go:build !unix
+
+package credentials
+
+import "os/exec"
+
+const shell, shellFlag = "cmd", "/C"
+
+func alone(*exec.Cmd) {}
