@@ -139,7 +139,8 @@ func speaks(first []byte) string {
 // secrets are what a node may quote and no error shows (R27).
 type secrets struct {
 	password, username, prefix string
-	former                     []secrets // the latest first, without those before them
+	// former are those before, the latest first, each without its own.
+	former []secrets
 }
 
 func (cfg *Config) secrets() secrets {

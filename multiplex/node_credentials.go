@@ -27,11 +27,12 @@ import (
 // A renewal keeps the credentials of a node's connection valid. ask does not
 // change. The group's mutex guards the rest.
 type renewal struct {
-	ask     func(context.Context) (conn.Credentials, error) // nil without conn.Config.Credentials
-	held    conn.Credentials                                // what the server accepted last
-	renamed bool                                            // the user is not the one of the handshake
-	asking  bool                                            // a goroutine asks, or AUTH is in the lane
-	vain    int                                             // see pure.AskAgain
+	// ask is nil without conn.Config.Credentials.
+	ask     func(context.Context) (conn.Credentials, error)
+	held    conn.Credentials // what the server accepted last
+	renamed bool             // the user is not the one of the handshake
+	asking  bool             // a goroutine asks, or AUTH is in the lane
+	vain    int              // see pure.AskAgain
 	// due is the time for the next question on the group's clock, and wall the
 	// same on the wall clock. The first to come counts: the one stands still
 	// during a suspend, and the other may be set back.
@@ -228,7 +229,7 @@ func (n *dialer) authLocked(c *conn.Conn, cr conn.Credentials) {
 	}
 	q := &inquiry{
 		answer:    func(_ int, v resp.Value) error { return n.authenticated(c, cr, v) },
-		abandoned: func(*fault) { n.renewal.asking = false }, // the connection has ended
+		abandoned: func(*fault) { n.renewal.asking = false },
 	}
 	if !n.inquireLocked(q, command) {
 		n.renewal.asking = false

@@ -166,8 +166,9 @@ func (f *fleet) opened(config redlock.Config) *redlock.Client {
 	return c
 }
 
-// steady fails the test if a connection has ended, or a node needs attention. A
-// machine without time for its servers may let one be silent for too long (R26).
+// steady fails the test if a connection has ended, or a node needs attention.
+// Only where the machine has no time for its servers, one may be silent for too
+// long (R26).
 func (f *fleet) steady(c *redlock.Client) {
 	f.Helper()
 	for i, n := range c.Nodes() {

@@ -55,8 +55,8 @@ func Exposed(path string) bool {
 	return err == nil && info.Mode().Perm()&0o004 != 0
 }
 
-// read returns a file's content. A pipe could make it wait, and whoever may
-// write to the file could send this client's commands to a user of their own.
+// read returns a file's content. A pipe could make it wait, and a user who may
+// write to the file could have this client be another one.
 func read(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
