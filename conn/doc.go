@@ -25,6 +25,7 @@
 //	Break, Shutdown         any goroutine
 //	Err, Unread             any goroutine
 //	Server, ServerError     any goroutine
+//	AppendAuth              any goroutine
 //
 // A connection has one goroutine of its own, the writer. It sleeps until Send
 // leaves bytes to it: those too many for a socket's buffer, or all of them

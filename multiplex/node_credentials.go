@@ -170,7 +170,7 @@ func (n *dialer) askLaterLocked() {
 func (n *dialer) failedLocked(why string) {
 	n.renewal.asking = false
 	n.renewal.vain++
-	n.reporter.remarks.credentials = "keeps the credentials that it has: " + errtext.Printable(why)
+	n.reporter.remarks.credentials = "keeps the credentials that it has: " + errtext.Printable(why[:min(len(why), longestSaid)])
 	n.reporter.tellWarningsLocked()
 	n.askLaterLocked()
 }

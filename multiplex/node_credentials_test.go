@@ -194,6 +194,7 @@ func TestCredentialsStayWhileOthersAreNotHad(t *testing.T) {
 		auths string // the last AUTH; none if ""
 	}{
 		"an error":       {func(i *issuer, _ *redistest.Node) { i.err = errors.New("vault is\nsealed") }, "the function for others failed: vault is?sealed", ""},
+		"a long error":   {func(i *issuer, _ *redistest.Node) { i.err = errors.New(long) }, "failed: xxxx", ""},
 		"no answer":      {func(i *issuer, _ *redistest.Node) { i.blocks = true }, "it gave none in time", ""},
 		"refused":        {func(i *issuer, _ *redistest.Node) { i.password = "wr0ng" }, "the server refused others: WRONGPASS", "wr0ng -WRONGPASS"},
 		"another user":   {func(i *issuer, _ *redistest.Node) { i.user = "b0b" }, "the server refused others: WRONGPASS", "b0b p0 -WRONGPASS"},
@@ -211,6 +212,7 @@ func TestCredentialsStayWhileOthersAreNotHad(t *testing.T) {
 			assert.Equal(t, c.text != "", cl.warned(0, "keeps the credentials that it has: "), "%v", cl.status(0).Warnings)
 			assert.True(t, cl.warned(0, c.text), "%v", cl.status(0).Warnings)
 			assert.False(t, cl.warned(0, "wr0ng"), "R27")
+			assert.False(t, cl.warned(0, long[:longestSaid]))
 			given := strings.Join(auths(cl.nodes[0]), "\n")
 			assert.True(t, strings.HasSuffix(given, c.auths), given)
 			assert.Equal(t, c.auths == "", given == "")

@@ -52,7 +52,7 @@ func File(path string) Source {
 // Exposed reports whether any user of the machine may read the file.
 func Exposed(path string) bool {
 	info, err := os.Stat(path)
-	return err == nil && info.Mode().Perm()&0o004 != 0
+	return err == nil && forOthers(info.Mode())&0o004 != 0
 }
 
 // read returns a file's content. A pipe could make it wait, and a user who may
@@ -64,7 +64,7 @@ func read(path string) ([]byte, error) {
 		return nil, err
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a file", path)
-	case info.Mode().Perm()&0o002 != 0:
+	case forOthers(info.Mode())&0o002 != 0:
 		return nil, fmt.Errorf("any user may write to the file %s: chmod o-w", path)
 	}
 	f, err := os.Open(path)
