@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -474,7 +475,6 @@ func TestEverDifferentCredentials_R26(t *testing.T) {
 		c.nodes[0].SetPassword("default", "secret")
 		c.nodes[0].DropConns()
 		before := c.status(0).Counts.Dials
-		c.config.Nodes[0].Credentials = nil
 		stop := make(chan struct{})
 		go func() {
 			for n := 0; ; n++ {
@@ -565,20 +565,19 @@ func TestLookBehindHasTheCredentials(t *testing.T) {
 // An answer for a connection that has ended meanwhile goes to no other one.
 func TestLateCredentialsAreDropped(t *testing.T) {
 	var i issuer
-	var calls int
+	var calls atomic.Int64
 	inBubble(t, 1, func(t *testing.T, c *cluster) {
 		time.Sleep(46 * time.Second)
 		c.nodes[0].DropConns()
 		time.Sleep(12 * time.Second)
 		c.waitUp(1)
-		assert.Equal(t, 3, calls, "of the dial, the renewal and the dial after it")
+		assert.Equal(t, int64(3), calls.Load(), "of the dial, the renewal and the dial after it")
 		assert.Equal(t, 2, c.status(0).Connects)
 		assert.Empty(t, auths(c.nodes[0]))
 		assert.Empty(t, c.status(0).Warnings)
 	}, issued(&i), func(c *cluster) {
 		c.config.Nodes[0].Credentials = func(context.Context) (conn.Credentials, error) {
-			calls++
-			if calls == 2 {
+			if calls.Add(1) == 2 {
 				time.Sleep(10 * time.Second) // it does not heed its context
 				return conn.Credentials{Password: "stale"}, nil
 			}
