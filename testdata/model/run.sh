@@ -75,6 +75,20 @@ downgrade-writers  | readwrite | complete       | readers or one writer | 2, dow
 downgrade-restart  | readwrite | complete       | readers or one writer | 2, downgrading writer, writer | -DDOWNGRADE -DCRASHES=1                    | quick
 downgrade-three    | readwrite | complete       | readers or one writer | 3, downgrading writer, reader, writer | -DDOWNGRADE -DCLIENTS=3 -DSECOND_READS -DTTL=2 | full
 downgrade-ordered  | readwrite | complete       | the same, orphans     | 2, downgrading writer, writer | -DDOWNGRADE -DORDERED                      | quick
+failover           | failover  | complete       | exclusion, no gap | 3, 1 attempt each | -DCLIENTS=3 -DL=2 -DFAILOVERS=2 -DEXTENDS=1 -DHEAL         | quick
+failover-restart   | failover  | complete       | exclusion, no gap | 2, 1 attempt each | -DL=2 -DFAILOVERS=2 -DCRASHES=1 -DEXTENDS=1 -DHEAL         | quick
+failover-stopped   | failover  | complete       | exclusion, no gap | 3, 1 attempt each | -DCLIENTS=3 -DL=2 -DDOUBLE=1 -DSTOPS=1 -DEXTENDS=1 -DHEAL  | quick
+failover-no-double | failover  | complete       | exclusion, no gap | 3, 1 attempt each | -DCLIENTS=3 -DL=0 -DFAILOVERS=2 -DEXTENDS=2 -DHEAL         | quick
+failover-skew      | failover  | complete       | exclusion, no gap | 2, 1 attempt each | -DL=1 -DFAILOVERS=3 -DEXTENDS=2 -DHEAL -DSKEW=2            | quick
+failover-of-three  | failover  | complete       | exclusion, no gap | 2, 1 attempt each | -DBEHIND=3 -DL=2 -DFAILOVERS=2 -DEXTENDS=1 -DHEAL          | quick
+failover-beside    | failover  | complete       | exclusion | 2, 1 attempt each         | -DN=3 -DL=2                                                | quick
+failover-debts     | failover  | complete       | exclusion, orphans | 2, 1 attempt each | -DORPHANS -DL=1 -DFAILOVERS=2 -DCRASHES=1                 | quick
+failover-restarts  | failover  | complete       | exclusion, no gap | 3, 1 attempt each | -DCLIENTS=3 -DL=2 -DFAILOVERS=2 -DCRASHES=2 -DEXTENDS=1 -DHEAL | full
+failover-attempts  | failover  | complete       | exclusion, no gap | 2, 2 attempts each | -DTRIES=2 -DL=2 -DTTL=4 -DFAILOVERS=2 -DEXTENDS=1 -DHEAL -DSKEW=1 | full
+failover-other-ttl | failover  | complete       | exclusion, no gap | 2, 1 attempt each | -DL=1 -DTTL=5 -DTTLX=3 -DFAILOVERS=2 -DCRASHES=1 -DEXTENDS=2 -DHEAL -DSKEW=2 | full
+failover-beside-extends | failover | complete   | exclusion, no gap | 2, 1 attempt each | -DN=3 -DL=2 -DEXTENDS=1 -DHEAL                             | full
+failover-beside-longer | failover | complete    | exclusion, no gap | 2, 1 attempt each | -DN=3 -DL=1 -DEXTENDS=2 -DHEAL                             | full
+failover-two       | failover  | complete       | exclusion | 2, 1 attempt each         | -DN=3 -DFAILING=2 -DL=2                                    | full
 quorum-less        | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DQUORUM=1                                     | quick
 no-nx              | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DNO_NX                                        | quick
 refusal-counted    | exclusion | counterexample | exclusion | 2, 1 attempt each         | -DTRIES0=1 -DREFUSAL_COUNTED                              | quick
@@ -156,6 +170,26 @@ own-watch          | debut     | counterexample | exclusion | 2, ABC and CDE    
 joins-watched      | debut     | counterexample | exclusion | 3, ABC, CDE and CDE       | -DONE_SHARED -DCLIENTS=3 -DCRASHES=1 -DJOINS_WATCHED      | quick
 clock-set          | debut     | counterexample | exclusion | 2, ABC and CDE            | -DONE_SHARED -DCRASHES=1 -DSTEPS=1                        | quick
 shared-node-flushed | debut    | counterexample | exclusion | 2, ABC and CDE            | -DONE_SHARED -DFLUSHES=1                                  | quick
+no-bound           | failover  | counterexample | exclusion | 2, 1 attempt each         | -DWAIT=MAXTTL                                              | quick
+bound-alone        | failover  | counterexample | exclusion | 2, 1 attempt each         | -DWAIT=L -DTTL=5 -DL=2                                     | quick
+replid-ignored     | failover  | counterexample | exclusion | 2, 1 attempt each         | -DRUN_ID_ONLY -DFAILOVERS=2                                | quick
+run-id-ignored     | failover  | counterexample | exclusion | 2, 1 attempt each         | -DREPLID_ONLY -DFAILOVERS=0 -DCRASHES=1                    | quick
+looked-before      | failover  | counterexample | exclusion | 2, 1 attempt each         | -DDECIDED_BEFORE -DFAILOVERS=2                             | quick
+silence-ignored    | failover  | counterexample | exclusion | 2, 1 attempt each         | -DSILENCE_IGNORED -DSTOPS=1 -DL=2 -DDOUBLE=1               | quick
+seal-replicated    | failover  | counterexample | exclusion | 2, 1 attempt each         | -DSEAL_TRUSTED                                             | quick
+seal-of-process    | failover  | counterexample | exclusion | 2, 1 attempt each         | -DSEAL_OF_PROCESS -DFAILOVERS=2                            | quick
+uptime-at-failover | failover  | counterexample | exclusion | 2, 1 attempt each         | -DUPTIME                                                   | quick
+met-at-discovery   | failover  | counterexample | exclusion | 2, 1 attempt each         | -DCLOCK_OF_DISCOVERY                                       | quick
+decided-at-reply   | failover  | counterexample | exclusion | 2, 1 attempt each         | -DDECIDED_AT_REPLY -DL=1 -DTTL=5 -DFAILOVERS=2 -DEXTENDS=1 | quick
+extend-at-once     | failover  | counterexample | exclusion | 2, 1 attempt each         | -DEXTEND_AT_ONCE -DEXTENDS=1                               | quick
+extend-by-time     | failover  | counterexample | exclusion | 2, 1 attempt each         | -DEXTEND_BY_TIME -DN=3 -DL=2 -DEXTENDS=1                   | quick
+vote-of-lock       | failover  | counterexample | exclusion | 2, 1 attempt each         | -DVOTE_OF_LOCK -DN=3 -DL=1 -DEXTENDS=2                     | full
+heal-at-once       | failover  | counterexample | exclusion | 2, 1 attempt each         | -DHEAL_AT_ONCE -DHEAL -DEXTENDS=1                          | quick
+paid-elsewhere     | failover  | counterexample | orphans   | 2, 1 attempt each         | -DPAID_ELSEWHERE -DORPHANS                                 | quick
+fenced-elsewhere   | failover  | counterexample | orphans   | 2, 1 attempt each         | -DFENCED_ELSEWHERE -DORPHANS                               | quick
+settled-by-promotion | failover | counterexample | orphans  | 2, 1 attempt each         | -DSETTLED_BY_PROMOTION -DORPHANS -DL=1 -DFAILOVERS=2       | quick
+bound-unknown      | failover  | counterexample | exclusion | 2, 1 attempt each         | -DL=0 -DDOUBLE=3                                           | quick
+fence-lifted       | failover  | counterexample | exclusion | 2, 1 attempt each         | -DFENCE_LIFTED                                             | quick
 END
 }
 
@@ -193,7 +227,7 @@ tools() {
 		fi
 	fi
 	have && return
-	echo "NOT COVERED: the models of the rules (exclusion, orphans, deployment, debut, order, readwrite), as spin and gcc are not both here and could not be installed."
+	echo "NOT COVERED: the models of the rules (exclusion, failover, orphans, deployment, debut, order, readwrite), as spin and gcc are not both here and could not be installed."
 	[ "${REDMUX_REQUIRE_MODEL:-}" != 1 ] && exit 0
 	return 1
 }
@@ -256,17 +290,17 @@ one() {
 	echo "$name: $(sed 's/.*| \([^|]*\) |$/\1/' "$work/$name.row")" >&2
 }
 
-# In all models but orphans nodes are interchangeable; a counterexample is shown
-# without that, so that they keep their names.
+# In all models but orphans nodes are interchangeable, in failover clients. A
+# counterexample is shown without that, so that they keep their names.
 symmetry() { [ "$(field "$1" 2)" != orphans ] && echo -DSYMMETRY; }
 
 # Most searches of these models are shorter than what -O2 takes.
-optimize() { case $(field "$1" 2) in deployment | debut) echo -O1 ;; readwrite) echo -O0 ;; *) echo -O2 ;; esac; }
+optimize() { case $(field "$1" 2) in deployment | debut | failover) echo -O1 ;; readwrite) echo -O0 ;; *) echo -O2 ;; esac; }
 
 # row converts the output of pan to a line of the table.
 row() {
 	nodes=$(echo "$macros" | sed -n 's/.*-DN=\([0-9]*\).*/\1/p')
-	[ "$(field "$name" 2)" = orphans ] && nodes=1
+	case $(field "$name" 2) in orphans) nodes=1 ;; failover) nodes=${nodes:-1} ;; esac
 	case $macros in *-DINSIDE*) nodes="3, 5" ;; esac
 	awk -v name="$name" -v how="$how" -v n="${nodes:-3}" -v clients="$(field "$name" 5)" -v property="$(field "$name" 4)" '
 		/errors:/ { depth = $6 + 0; errors = $NF + 0; ended = 1 }
@@ -324,7 +358,7 @@ show() {
 	spin -a $macros model.pml >/dev/null && gcc -O2 -w -DSAFETY -DMEMLIM=8000 -DBFS -o pan pan.c || return
 	timeout -k 5 "$limit" ./pan -m200000 -w24 >out 2>&1
 	[ -e model.pml.trail ] || { tail -n 20 out; return 1; }
-	spin -t $macros model.pml | sed -n 's/^ *\(client\|node\|tick\|.*assert\)/\1/p'
+	spin -t $macros model.pml | sed -n 's/^ *\(client\|node\|server\|tick\|.*assert\)/\1/p'
 }
 
 main "$@"
