@@ -3,10 +3,13 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -195,4 +198,58 @@ func TestASharedRunWithinAnotherDoesNotWaitForAWriter(t *testing.T) {
 	require.Equal(t, exitUsage, r.code, r.stderr)
 	require.Contains(t, r.stderr, "would wait for itself")
 	eventually(t, "the writer is done", func() bool { return state(t, client(t, servers)) == admin.StateFree })
+}
+
+// A run outlasts its password: the file has another one, with which open
+// connections authenticate, and those that come after them.
+func TestARunOutlastsItsPassword(t *testing.T) {
+	t.Parallel()
+	servers, _ := masters(t, 3, redistest.Password("admin"))
+	nodes := "--nodes=" + strings.ReplaceAll(strings.Join(redistest.URLs(servers), ","), ":admin@", "")
+	rule := func(rules ...string) {
+		for _, s := range servers {
+			_, err := s.Do(append([]string{"ACL", "SETUSER", "app"}, rules...)...)
+			require.NoError(t, err)
+		}
+	}
+	auths := func() (least int) {
+		for i, s := range servers {
+			stats, err := s.Do("INFO", "commandstats")
+			require.NoError(t, err)
+			_, after, _ := strings.Cut(fmt.Sprint(stats), "cmdstat_auth:calls=")
+			calls, _, _ := strings.Cut(after, ",")
+			n, _ := strconv.Atoi(calls)
+			if i == 0 || n < least {
+				least = n
+			}
+		}
+		return least
+	}
+	rule("on", ">first", "~*", "&*", "+@all")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "password")
+	write := func(text string) {
+		require.NoError(t, os.WriteFile(file+".new", []byte(text), 0o600))
+		require.NoError(t, os.Rename(file+".new", file))
+	}
+	write("first")
+	cmd := spawned(t, runs(t, nodes, []string{"--ttl=3s", "--user=app", "--password-file=" + file},
+		shell(`touch "$1/runs"; while ! test -e "$1/end"; do sleep 0.02; done`, dir)...))
+	appears(t, filepath.Join(dir, "runs"))
+
+	rule(">second")
+	write("second")
+	before := auths()
+	// Our own look is an AUTH, too.
+	eventually(t, "open connections keep the old password", func() bool { before++; return auths() > before })
+	rule("<first")
+	for _, s := range servers {
+		_, err := s.Do("CLIENT", "KILL", "USER", "app")
+		require.NoError(t, err)
+	}
+	time.Sleep(3500 * time.Millisecond) // longer than the TTL
+	status := within("status", nodes, "--user=app", "--password-file="+file, "r")
+	require.Contains(t, status.stdout, "held", status.stderr)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "end"), nil, 0o600))
+	require.Equal(t, 0, await(t, cmd))
 }
