@@ -3,6 +3,7 @@ module github.com/redmux/redmux/contrib/adapters
 go 1.25.0
 
 require (
+	github.com/aws/aws-sdk-go-v2 v1.48.0
 	github.com/caddyserver/certmagic v0.25.4
 	github.com/go-co-op/gocron/v2 v2.21.2
 	github.com/google/uuid v1.6.0
@@ -17,6 +18,7 @@ require (
 )
 
 require (
+	github.com/aws/smithy-go v1.28.9 // indirect
 	github.com/caddyserver/zerossl v0.1.5 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect

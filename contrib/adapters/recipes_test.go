@@ -5,13 +5,20 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/hibiken/asynq"
+	"github.com/robfig/cron/v3"
+
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/contrib/fencing"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/election"
-	"github.com/robfig/cron/v3"
 )
 
 // What follows is the code of docs/recipes.md; the other tests run it.
@@ -142,4 +149,26 @@ func storedCredential(ctx context.Context, db *sql.DB, name string) (c credentia
 	}
 	c.expires = time.Unix(expires, 0)
 	return c, err
+}
+
+func elastiCache(
+	cache, user, region string, provider aws.CredentialsProvider,
+) func(context.Context, redlock.Node) (conn.Credentials, error) {
+	const valid = 15 * time.Minute
+	const noBody = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // its SHA-256
+	query := url.Values{"Action": {"connect"}, "User": {user}, "X-Amz-Expires": {fmt.Sprint(valid.Seconds())}}
+	return func(ctx context.Context, _ redlock.Node) (conn.Credentials, error) {
+		keys, err := provider.Retrieve(ctx)
+		if err != nil {
+			return conn.Credentials{}, err
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cache+"/?"+query.Encode(), nil)
+		if err != nil {
+			return conn.Credentials{}, err
+		}
+		now := time.Now()
+		signed, _, err := v4.NewSigner().PresignHTTP(ctx, keys, request, noBody, "elasticache", region, now)
+		token := strings.TrimPrefix(signed, "http://")
+		return conn.Credentials{Username: user, Password: token, Expires: now.Add(valid)}, err
+	}
 }

@@ -4,23 +4,31 @@ package adapters
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/hibiken/asynq"
 	"github.com/robfig/cron/v3"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/contrib/cronlock"
 	"github.com/redmux/redmux/contrib/fencing"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/admin"
 	"github.com/redmux/redmux/redlocktest"
 )
 
@@ -279,4 +287,47 @@ func TestARefreshThatEndsEarly(t *testing.T) {
 	c, err = storedCredential(t.Context(), db, "partner")
 	require.NoError(t, err)
 	require.Equal(t, "third", c.secret)
+}
+
+// The token is a request that the provider can verify, and servers take it for
+// a password. The recipe gets a new one each time.
+func TestTokenOfElastiCache(t *testing.T) {
+	keys := aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "s3cret", SessionToken: "session"}
+	var failure error
+	token := elastiCache("locks-1", "app", "eu-central-1", aws.CredentialsProviderFunc(
+		func(context.Context) (aws.Credentials, error) { return keys, failure }))
+	cr, err := token(t.Context(), redlock.Node{})
+	require.NoError(t, err)
+	require.Equal(t, "app", cr.Username)
+	require.WithinDuration(t, time.Now().Add(15*time.Minute), cr.Expires, patience)
+	require.NotContains(t, cr.Password, "s3cret")
+	signed, err := url.Parse("http://" + cr.Password)
+	require.NoError(t, err)
+	require.Equal(t, "locks-1", signed.Host)
+	at, err := time.Parse("20060102T150405Z", signed.Query().Get("X-Amz-Date"))
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), at, patience)
+	request, err := http.NewRequest(http.MethodGet, "http://locks-1/?Action=connect&User=app&X-Amz-Expires=900", nil)
+	require.NoError(t, err)
+	nothing := sha256.Sum256(nil)
+	same, _, err := v4.NewSigner().PresignHTTP(t.Context(), keys, request, hex.EncodeToString(nothing[:]), "elasticache", "eu-central-1", at)
+	require.NoError(t, err)
+	require.Equal(t, "http://"+cr.Password, same)
+
+	s := redistest.Servers(t, 1, redistest.OverTCP)[0]
+	_, err = s.Do("ACL", "SETUSER", "app", "on", ">"+cr.Password, "~*", "&*", "+@all")
+	require.NoError(t, err)
+	config := redlock.Config{Nodes: redlock.Nodes(s.URL()), Connect: redlock.Connect{
+		Credentials: func(context.Context, redlock.Node) (conn.Credentials, error) { return cr, nil },
+	}}
+	_, err = admin.Init(t.Context(), config)
+	require.NoError(t, err)
+	client, err := redlock.New(t.Context(), config)
+	require.NoError(t, err)
+	require.NoError(t, client.Do(t.Context(), "r", time.Second, func(context.Context) error { return nil }))
+	require.NoError(t, client.Close(t.Context()))
+
+	failure = errors.New("no keys")
+	_, err = token(t.Context(), redlock.Node{})
+	require.ErrorIs(t, err, failure)
 }

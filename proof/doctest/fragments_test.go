@@ -29,8 +29,9 @@ var imports = map[string]string{
 	"context": "context", "errors": "errors", "fmt": "fmt", "log": "log", "slog": "log/slog", "net": "net", "os": "os",
 	"io": "io", "json": "encoding/json", "sql": "database/sql", "strconv": "strconv", "strings": "strings",
 	"fencing": "github.com/redmux/redmux/contrib/fencing", "httplock": "github.com/redmux/redmux/contrib/httplock",
+	"aws": "github.com/aws/aws-sdk-go-v2/aws", "v4": "github.com/aws/aws-sdk-go-v2/aws/signer/v4", "conn": "github.com/redmux/redmux/conn",
 	"asynq": "github.com/hibiken/asynq", "cron": "github.com/robfig/cron/v3", "rueidis": "github.com/redis/rueidis",
-	"testing": "testing", "time": "time", "tls": "crypto/tls", "http": "net/http", "synctest": "testing/synctest",
+	"testing": "testing", "time": "time", "tls": "crypto/tls", "http": "net/http", "synctest": "testing/synctest", "url": "net/url",
 	"multiplex": "github.com/redmux/redmux/multiplex", "redlock": "github.com/redmux/redmux/redlock",
 	"admin": "github.com/redmux/redmux/redlock/admin", "election": "github.com/redmux/redmux/redlock/election",
 	"redlocktest": "github.com/redmux/redmux/redlocktest",
@@ -41,7 +42,7 @@ var imports = map[string]string{
 // elsewhere are packages that only another module knows.
 var elsewhere = map[string]*regexp.Regexp{
 	"bench/compare":    regexp.MustCompile(`\b(redsync|goredis|redislock|redis)\.`),
-	"contrib/adapters": regexp.MustCompile(`\b(asynq|cron)\.[A-Z]`),
+	"contrib/adapters": regexp.MustCompile(`\b(asynq|aws|cron)\.[A-Z]`),
 }
 
 // TestFragmentsCompile compiles each Go block that is not a whole file, as the
