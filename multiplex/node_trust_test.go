@@ -658,6 +658,8 @@ func TestReadOnlyEndsTheConnection_R23(t *testing.T) {
 		var refusal *RefusalError
 		require.ErrorAs(t, err, &refusal)
 		assert.Equal(t, conn.ClassReadOnly, refusal.Class)
+		synctest.Wait()
+		assert.Equal(t, uint64(1), c.status(0).Counts.Deaths["demoted"], "before any push")
 		c.nodes[0].Refuse("", "SET")
 		c.nodes[0].Demote(sealKey)
 		time.Sleep(100 * ms)
