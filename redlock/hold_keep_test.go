@@ -120,6 +120,7 @@ func TestWhatCannotBeHeldOrKept_R10_R13(t *testing.T) {
 		before := asked(m)
 		for says, o := range map[string]HoldOptions{
 			"MaxHold is negative: -1ns": {TTL: holdTTL, MaxHold: -1}, "MinHold is negative": {TTL: holdTTL, MinHold: -1},
+			"MaxWait is negative":    {TTL: holdTTL, MaxWait: -1},
 			"is longer than the TTL": {TTL: time.Second, MinHold: time.Second + ms},
 		} {
 			_, err := c.Hold(t.Context(), "s", o)
