@@ -452,6 +452,9 @@ func TestEveryErrorOfACallNamesItsResource_R12(t *testing.T) {
 					require.ErrorAs(t, err, &named, "%s: %v", call, err)
 					require.True(t, strings.HasPrefix(named.Resource, s.name) || strings.HasPrefix(named.Resource, "resource"), "%s: %v", call, err)
 					require.Contains(t, err.Error(), quoted(named.Resource), call)
+					if errors.Is(err, ErrResource) {
+						require.Equal(t, s.name, named.Resource, "%s: of several, the one that is wrong", call)
+					}
 					require.Equal(t, 1, strings.Count(err.Error(), "redlock: "), "%s: %v", call, err)
 				}
 				t.Log(errs, "errors, of them", met, "are", c.is)

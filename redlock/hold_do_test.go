@@ -115,11 +115,20 @@ func TestDoReleasesThoughItPanics(t *testing.T) {
 	})
 }
 
-// A context that ends while the lock is granted ends the call: fn is not
-// called, nor is that of an election, and no lock is left behind.
+// A context that ends while the lock is granted, or right after that, ends the
+// call: fn is not called, nor is that of an election, and no lock is left
+// behind.
 func TestNothingStartsWithAnEndedContext_R14(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
-		c := m.opened(t, fenced(func(c *Config) { c.Owner, c.MaxTTL = "a", 3*time.Second }))
+		granted := func() {}
+		c := m.opened(t, fenced(func(c *Config) {
+			c.Owner, c.MaxTTL = "a", 3*time.Second
+			c.Tracer = &Tracer{AttemptDone: func(_ context.Context, i CallInfo) {
+				if i.Err == nil {
+					granted()
+				}
+			}}
+		}))
 		m.far(40 * ms)
 		fn := func(ctx context.Context) error {
 			require.NoError(t, ctx.Err())
@@ -134,11 +143,16 @@ func TestNothingStartsWithAnEndedContext_R14(t *testing.T) {
 				return Run(ctx, c, "r", 0, fn)
 			},
 		} {
+			const between = 40 // the grant and what follows it
 			for at := range 45 {
 				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Duration(at)*ms+ms/2, ErrExpired)
+				if at == between {
+					granted = func() { <-ctx.Done() }
+				}
 				err := call(ctx)
 				cancel()
-				if at < 40 {
+				granted = func() {}
+				if at <= between {
 					var cancelled *CancelledError
 					require.ErrorAs(t, err, &cancelled, "%s, %d ms", name, at)
 					require.Equal(t, ErrExpired, cancelled.Cause)
@@ -344,6 +358,8 @@ func TestNestedCallsOfAnotherClientAreReported_R14(t *testing.T) {
 		same := m.client(t, Config{MaxTTL: time.Minute})
 		elsewhere := m.opened(t, Config{MaxTTL: time.Minute, Prefix: "another:"})
 		err := c.Do(t.Context(), "r", time.Second, func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
 			start := time.Now()
 			require.ErrorIs(t, same.Do(ctx, "r", time.Second, nothing), ErrNested)
 			require.ErrorIs(t, same.Lock("r").DoWith(ctx, HoldOptions{TTL: time.Second, Reentrant: true}, nothing), ErrNested)
@@ -641,9 +657,17 @@ func TestAReentrantCallThatComesLateIsCancelled_R12_R14(t *testing.T) {
 				}()
 				return nil
 			}))
-			err := <-got
-			require.ErrorIs(t, err, context.Canceled, name)
-			require.NotErrorIs(t, err, ErrNested, name)
+			cancelled := func(err error) {
+				require.ErrorIs(t, err, context.Canceled, name)
+				require.NotErrorIs(t, err, ErrNested, name)
+			}
+			cancelled(<-got)
+			ctx, cancel := context.WithCancel(t.Context())
+			_ = c.Do(ctx, "r", time.Second, func(ctx context.Context) error {
+				cancel()
+				cancelled(late(ctx)) // before the hold has noticed
+				return nil
+			})
 		}
 	})
 }
