@@ -17,7 +17,7 @@ import (
 type Conn struct {
 	addr string
 	// hidden is removed from texts that the server sends. AppendAuth replaces
-	// it, under mu.
+	// it.
 	hidden atomic.Pointer[secrets] // not by value: fmt would print it
 	server Server
 	link   link   // changed by relink only

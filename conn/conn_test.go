@@ -27,7 +27,7 @@ func pair(t testing.TB, backlog int) (*Conn, net.Conn) {
 
 func adopt(t testing.TB, nc net.Conn, backlog int) *Conn {
 	t.Helper()
-	c := newConn(newLink(nc), "a:1", secrets{password: "hunter2"}, resp.Limits{}, backlog)
+	c := newConn(newLink(nc), "a:1", secrets{login: login{password: "hunter2"}}, resp.Limits{}, backlog)
 	require.NoError(t, c.opened())
 	t.Cleanup(func() { c.Close() })
 	return c

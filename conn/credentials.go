@@ -90,35 +90,27 @@ func credentialsError(ctx context.Context, err error) error {
 }
 
 // AppendAuth appends the command that authenticates the connection anew, as
-// another user perhaps. Its reply is OK, or an error: the authentication is
-// then what it was. The caller sends it like any other command, so what stands
-// before it in the stream runs under the old one. From this call on,
-// ServerError also conceals these credentials. Any goroutine may call it.
+// another user perhaps. held is what the node accepted last. The reply is OK,
+// or an error: the authentication is then what it was. The caller sends it like
+// any other command, so what stands before it in the stream runs under the old
+// one, and calls AppendAuth again after the reply only. From this call on,
+// ServerError conceals both. Any goroutine may call it.
 //
 // It returns an error for credentials that no server reads. A zero Username
 // means the default user here.
-func (c *Conn) AppendAuth(dst []byte, cr Credentials) ([]byte, error) {
+func (c *Conn) AppendAuth(dst []byte, held, next Credentials) ([]byte, error) {
 	c.made()
-	args := auth(cr.Username, cr.Password)
+	args := auth(next.Username, next.Password)
 	if args == nil {
 		return dst, errors.New("conn: there is neither a user name nor a password")
 	}
-	if err := cr.check(); err != nil {
+	if err := next.check(); err != nil {
 		return dst, fmt.Errorf("conn: %w", err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	hidden := c.hidden.Load().followed(cr)
-	c.hidden.Store(&hidden)
+	c.hidden.Store(&secrets{
+		login:  login{next.Password, next.Username},
+		prefix: c.hidden.Load().prefix,
+		held:   login{held.Password, held.Username},
+	})
 	return resp.AppendCommand(dst, args...), nil
-}
-
-// mostFormer bounds the former credentials that are still concealed. A late
-// reply quotes the last ones at most.
-const mostFormer = 2
-
-// followed returns the secrets with other credentials, which come next.
-func (s *secrets) followed(cr Credentials) secrets {
-	former := append([]secrets{{password: s.password, username: s.username}}, s.former...)
-	return secrets{cr.Password, cr.Username, s.prefix, former[:min(len(former), mostFormer)]}
 }

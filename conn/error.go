@@ -138,13 +138,17 @@ func speaks(first []byte) string {
 
 // secrets are what a node may quote and no error shows (R27).
 type secrets struct {
-	password, username, prefix string
-	// former are those before, the latest first, each without its own.
-	former []secrets
+	login
+	prefix string
+	// held is the login before that one, and goes on if that one is refused.
+	held login
 }
 
+// A login is what authenticates a connection.
+type login struct{ password, username string }
+
 func (cfg *Config) secrets() secrets {
-	return secrets{password: cfg.Password, username: cfg.Username, prefix: cfg.Conceal}
+	return secrets{login: login{cfg.Password, cfg.Username}, prefix: cfg.Conceal}
 }
 
 // maxMessage bounds a server's error text within an error of this package.
@@ -209,9 +213,6 @@ func serverError(v resp.Value, s secrets) error {
 	if !v.IsError() {
 		return nil
 	}
-	message := string(v.Bytes())
-	for _, f := range s.former {
-		message = concealLogin(message, f.password, f.username, "")
-	}
+	message := concealLogin(string(v.Bytes()), s.held.password, s.held.username, "")
 	return &resp.Error{Message: scrub(message, s.password, s.username, s.prefix)}
 }

@@ -162,7 +162,7 @@ func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
 	var e *Error
 	require.ErrorAs(t, failed, &e)
 	config.Prelude = []Step{{Command: []byte(key)}}
-	_, err = c.AppendAuth(nil, Credentials{Username: user, Password: password})
+	_, err = c.AppendAuth(nil, Credentials{}, Credentials{Username: user, Password: password})
 	require.NoError(t, err)
 
 	specimens := map[string][]redistest.Specimen{

@@ -97,7 +97,7 @@ const machineBacklog = 100
 
 func newMachine(t testing.TB, window int) *machine {
 	m := &machine{t: t, link: newScriptLink(window)}
-	m.c = newConn(m.link, "a:1", secrets{password: "hunter2"}, resp.Limits{}, machineBacklog)
+	m.c = newConn(m.link, "a:1", secrets{login: login{password: "hunter2"}}, resp.Limits{}, machineBacklog)
 	require.NoError(t, m.c.opened())
 	go m.read()
 	return m

@@ -222,7 +222,7 @@ var errNoAnswer = errors.New("multiplex: it gave none in time")
 
 // authLocked queues the AUTH in the lane.
 func (n *dialer) authLocked(c *conn.Conn, cr conn.Credentials) {
-	command, err := c.AppendAuth(nil, cr)
+	command, err := c.AppendAuth(nil, n.renewal.held, cr)
 	if err != nil {
 		n.failedLocked("others cannot be sent: " + errtext.Text(err))
 		return
