@@ -196,7 +196,7 @@ func TestALockIsNotUsedUnlessAQuorumSaysWhatIsBesideIt_R33(t *testing.T) {
 	allow := func(rule string) { do(t, servers[:2], "ACL", "SETUSER", "default", rule) }
 	allow("-zrange")
 	ran := filepath.Join(t.TempDir(), "ran")
-	for _, args := range [][]string{{"run", "-w3s"}, {"run", "-n"}, {"run"}, {"acquire"}, {"acquire", "-w3s"}, {"run", "-w3s"}} {
+	for _, args := range [][]string{{"run", "-w1s"}, {"run", "-n"}, {"run"}, {"acquire"}, {"acquire", "-w1s"}, {"run", "-w1s"}} {
 		args = append(args, "--timeout=2s", nodes, "r")
 		if args[0] == "run" {
 			args = append(args, "--", "touch", ran)
