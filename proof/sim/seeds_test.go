@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("sim.seeds", map[bool]int{false: 60, true: 20}[redistest.Raceful], "how many seeds TestSeeds runs; under the race detector fewer do")
+	seeds = flag.Int("sim.seeds", map[bool]int{false: 60, true: 40}[redistest.Raceful], "how many seeds TestSeeds runs; under the race detector fewer do")
 	seed  = flag.Uint64("sim.seed", 0, "the one seed that TestSeeds runs; if 0, -sim.seeds of them")
 	first = flag.Uint64("sim.first", 1, "the seed that TestSeeds begins with")
 )
