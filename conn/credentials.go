@@ -96,6 +96,10 @@ func credentialsError(ctx context.Context, err error) error {
 // one, and calls AppendAuth again after the reply only. From this call on,
 // ServerError conceals both. Any goroutine may call it.
 //
+// From redis 7.2 on, the error is missing while replies to earlier commands are
+// not written yet. A caller that does not wait for those must send a command
+// behind it that tells by its reply (redis/redis#15640).
+//
 // It returns an error for credentials that no server reads. A zero Username
 // means the default user here.
 func (c *Conn) AppendAuth(dst []byte, held, next Credentials) ([]byte, error) {

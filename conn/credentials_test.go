@@ -145,28 +145,28 @@ func TestAppendAuthOnALiveConnection(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		c := connect(t, "redis://ann:ann-secret@"+node.TCPAddr(), func(cfg *Config) { cfg.Protocol = protocol })
 		held := Credentials{Username: "ann", Password: "ann-secret"}
-		stream := func(cr Credentials) (replies []string) {
-			p := resp.AppendCommand(nil, "ACL", "WHOAMI")
+		send := func(p []byte, cr Credentials, n int) (replies []string) {
 			p, err := c.AppendAuth(p, held, cr)
 			require.NoError(t, err)
 			p = resp.AppendCommand(p, "ACL", "WHOAMI")
-			require.NoError(t, c.Exchange(t.Context(), p, 3, func(_ int, v resp.Value) error {
+			require.NoError(t, c.Exchange(t.Context(), p, n, func(_ int, v resp.Value) error {
 				replies = append(replies, ClassOf(v).String()+string(bytes.TrimPrefix(v.Bytes(), []byte("WRONGPASS"))))
 				return nil
 			}))
-			if replies[1] == "OK" {
-				held = cr
-			}
+			return replies
+		}
+		stream := func(cr Credentials) []string {
+			replies := send(resp.AppendCommand(nil, "ACL", "WHOAMI"), cr, 3)
+			held = cr
 			return replies
 		}
 		assert.Equal(t, []string{"ann", "OK", "bob"}, stream(Credentials{Username: "bob", Password: "bob-secret"}))
 		assert.Equal(t, []string{"bob", "OK", "default"}, stream(Credentials{Password: "hunter2"}))
-		var refused []string
 		for range 5 { // what is held stays hidden, however often others are tried
-			refused = stream(Credentials{Username: "bob", Password: "wrong"})
+			refused := send(nil, Credentials{Username: "bob", Password: "wrong"}, 2)
+			assert.Contains(t, refused[0], "WRONGPASS")
+			assert.Equal(t, "default", refused[1])
 		}
-		assert.Equal(t, []string{"default", "default"}, []string{refused[0], refused[2]})
-		assert.Contains(t, refused[1], "WRONGPASS")
 		for _, said := range []string{"wrong", "hunter2", "'bob'"} {
 			assert.NotContains(t, c.ServerError(value(t, "-ERR he said "+said+"\r\n")).Error(), strings.Trim(said, "'"), "R27")
 		}

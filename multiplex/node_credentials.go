@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -227,18 +228,39 @@ func (n *dialer) authLocked(c *conn.Conn, cr conn.Credentials) {
 		n.failedLocked("others cannot be sent: " + errtext.Text(err))
 		return
 	}
+	accepted := false
 	q := &inquiry{
-		answer:    func(_ int, v resp.Value) error { return n.authenticated(c, cr, v) },
+		answer: func(i int, v resp.Value) (err error) {
+			if i == 0 {
+				accepted, err = n.authenticated(c, cr, v)
+				return err
+			}
+			return n.repliedAfterAuth(accepted, v)
+		},
 		abandoned: func(*fault) { n.renewal.asking = false },
 	}
-	if !n.inquireLocked(q, command) {
+	if !n.inquireLocked(q, command, pingAfterAuth) {
 		n.renewal.asking = false
 		n.askLaterLocked()
 	}
 }
 
-// authenticated handles the reply to AUTH.
-func (n *dialer) authenticated(c *conn.Conn, cr conn.Credentials, v resp.Value) error {
+// From redis 7.2 on, a refused AUTH has no reply while replies to earlier
+// commands are not written yet (redis/redis#15640). Each later reply would be
+// taken for that of the command before. So a PING stands behind each AUTH, with
+// an answer that AUTH never has.
+var (
+	afterAuth     = []byte("after AUTH")
+	pingAfterAuth = resp.AppendCommand(nil, "PING", string(afterAuth))
+)
+
+func isAfterAuth(v resp.Value) bool {
+	return v.Type() == resp.BulkString && bytes.Equal(v.Bytes(), afterAuth)
+}
+
+// authenticated handles the reply to AUTH, or that of the PING if AUTH has
+// none. It reports whether the server accepted it.
+func (n *dialer) authenticated(c *conn.Conn, cr conn.Credentials, v resp.Value) (bool, error) {
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
 	switch {
@@ -247,12 +269,26 @@ func (n *dialer) authenticated(c *conn.Conn, cr conn.Credentials, v resp.Value) 
 			n.renewal.renamed = true
 		}
 		n.renewedLocked(cr)
+		return true, nil
+	case isAfterAuth(v):
+		n.reader.skipLocked()
+		n.failedLocked("the server refused others, and did not say why")
 	case v.IsError():
 		n.failedLocked("the server refused others: " + harmless(errtext.Text(c.ServerError(v))))
 	default:
-		return fmt.Errorf("%w: type %q to AUTH", ErrUnexpected, v.Type())
+		return false, fmt.Errorf("%w: type %q to AUTH", ErrUnexpected, v.Type())
 	}
-	return nil
+	return false, nil
+}
+
+// repliedAfterAuth handles the reply to the PING. After OK any will do, as for a
+// probe. After an error it must be the answer: otherwise the error may have been
+// the PING's, and this the reply to a later command.
+func (n *dialer) repliedAfterAuth(accepted bool, v resp.Value) error {
+	if isAfterAuth(v) || accepted && (v.IsError() || v.Type() == resp.SimpleString) {
+		return nil
+	}
+	return fmt.Errorf("%w: type %q to PING after AUTH", ErrUnexpected, v.Type())
 }
 
 // errLoggedOut ends a connection whose credentials the server does not accept

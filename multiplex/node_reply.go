@@ -316,6 +316,14 @@ func (n *reader) laneReply(v resp.Value) error {
 	return fmt.Errorf("%w: type %q in the lane", ErrUnexpected, v.Type())
 }
 
+// skipLocked passes over the next entry of the lane, whose reply has come in
+// place of another's.
+func (n *reader) skipLocked() {
+	n.lane.pop()
+	n.laneNext.Store(n.lane.front())
+	n.replies++
+}
+
 // floorLost takes in that a node granted a number without a floor. It returns
 // the cause of the failed vote.
 func (n *reader) floorLost() *fault {
