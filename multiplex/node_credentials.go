@@ -281,9 +281,9 @@ func (n *dialer) authenticated(c *conn.Conn, cr conn.Credentials, v resp.Value) 
 	return false, nil
 }
 
-// repliedAfterAuth handles the reply to the PING. After OK any will do, as for a
-// probe. After an error it must be the answer: otherwise the error may have been
-// the PING's, and this the reply to a later command.
+// repliedAfterAuth handles the reply to the PING. After OK any will do, as for
+// a probe. After an error it must be the answer: otherwise the error may have
+// been the PING's, and this the reply to a later command.
 func (n *dialer) repliedAfterAuth(accepted bool, v resp.Value) error {
 	if isAfterAuth(v) || accepted && (v.IsError() || v.Type() == resp.SimpleString) {
 		return nil
