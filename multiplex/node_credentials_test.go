@@ -76,6 +76,14 @@ func (c *cluster) rotate(i *issuer, password string) {
 	i.set(func(i *issuer) { i.password = password })
 }
 
+// renew has the first node's credentials asked for now.
+func (c *cluster) renew() {
+	c.group.mu.Lock()
+	defer c.group.mu.Unlock()
+	c.group.nodes[0].dialer.renewal.due = 0
+	c.group.wakeWatchAtLocked(0)
+}
+
 // auths lists the passwords that a node was given by AUTH, with the client's
 // id and whether they were right.
 func auths(n *redistest.Node) (all []string) {
@@ -178,10 +186,7 @@ func TestAuthStandsInTheLane(t *testing.T) {
 					assert.Equal(t, taken(n), err != nil, "%d: %v", n, err)
 				})
 			}
-			c.group.mu.Lock()
-			c.group.nodes[0].dialer.renewal.due = 0
-			c.group.wakeWatchAtLocked(0)
-			c.group.mu.Unlock()
+			c.renew()
 			time.Sleep(10 * ms)
 			c.nodes[0].Resume()
 			callers.Wait()
@@ -312,12 +317,6 @@ func TestWhicheverClockComesFirst(t *testing.T) {
 // Moments between two steps: the connection ends, or the group closes, while
 // the function runs, or while the AUTH is on its way.
 func TestMomentsOfARenewal(t *testing.T) {
-	dueNow := func(c *cluster) {
-		c.group.mu.Lock()
-		defer c.group.mu.Unlock()
-		c.group.nodes[0].dialer.renewal.due = 0
-		c.group.wakeWatchAtLocked(0)
-	}
 	for name, c := range map[string]struct {
 		blocks bool // the function, rather than the node
 		then   func(*cluster)
@@ -336,7 +335,7 @@ func TestMomentsOfARenewal(t *testing.T) {
 				if !c.blocks {
 					latency(cl.links, 300*ms, oneWay)
 				}
-				dueNow(cl)
+				cl.renew()
 				time.Sleep(100 * ms)
 				if closes {
 					assert.Less(t, took(func() { require.NoError(t, cl.group.Close(background)) }), time.Second)
@@ -350,7 +349,7 @@ func TestMomentsOfARenewal(t *testing.T) {
 				cl.waitUp(1)
 				assert.Equal(t, c.stays, cl.status(0).Connects)
 				cl.rotate(&i, "p2")
-				dueNow(cl)
+				cl.renew()
 				time.Sleep(100 * ms)
 				given := auths(cl.nodes[0])
 				require.NotEmpty(t, given)
@@ -406,7 +405,8 @@ func TestAlienReplyToAuth_R16(t *testing.T) {
 				}
 				return nil, false
 			})
-			time.Sleep(46 * time.Second)
+			c.renew()
+			time.Sleep(10 * ms)
 			if x.unasked != "" {
 				c.nodes[0].Push(x.unasked)
 			} else if c.status(0).Deaths == 0 {
