@@ -56,6 +56,9 @@ type Endpoint struct {
 	// TCPUserTimeout is how long written bytes may stay unacknowledged (Linux
 	// only). If zero, 15 s; if negative, the system's default.
 	TCPUserTimeout time.Duration
+	// Failover is set for a node behind which the server may change. If zero,
+	// a lone master.
+	Failover Failover
 
 	// verifies is set by tls_skip_verify=false in the URL. That outranks
 	// another endpoint's InsecureSkipVerify.
@@ -362,6 +365,7 @@ var params = map[string]func(e *Endpoint, value string) error{
 	"dial_timeout":     func(e *Endpoint, value string) error { return setDuration(&e.DialTimeout, value) },
 	"keepalive":        func(e *Endpoint, value string) error { return setDurationOrOff(&e.KeepAlive, value) },
 	"tcp_user_timeout": func(e *Endpoint, value string) error { return setDurationOrOff(&e.TCPUserTimeout, value) },
+	"failover":         setFailover,
 	"tls_server_name":  setServerName,
 	"tls_skip_verify":  setSkipVerify,
 	"tls_ca_file":      func(e *Endpoint, value string) error { return setFile(&e.TLSFiles.CA, value) },
