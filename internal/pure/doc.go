@@ -26,6 +26,7 @@
 //     confirmed (R8), and decides when each is sent and when it ends.
 //   - Validity, Drift, Elapsed, Remaining, RetryDelay and Smoothed are the
 //     arithmetic of the algorithm (R4, R11).
+//   - Slot and PrefixSlot tell where a cluster of servers has keys.
 //   - Heap orders what is due: debts here, holds in redlock.
 //   - Soon is the shortest time that a timer is set to.
 //
