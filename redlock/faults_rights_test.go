@@ -163,8 +163,8 @@ var leastRights = []string{
 func TestAUserForLockers_R22(t *testing.T) {
 	f := newFleet(t, 1, redistest.OverTCP)
 	more := []string{"+exists", "+zadd", "+zrem", "+zscore", "+zrange", "+zrank", "+zcard", "+zremrangebyscore"}
-	ofPermits := []string{"+zadd", "+zrange"}
-	for i, rights := range [][]string{slices.Concat(leastRights, more), slices.Concat(leastRights, ofPermits), leastRights} {
+	ofPermits := []string{"+hmget", "+hset", "+hdel", "+hlen", "+hgetall"}
+	for i, rights := range [][]string{slices.Concat(leastRights, more, ofPermits), slices.Concat(leastRights, ofPermits), leastRights} {
 		name := "u" + strconv.Itoa(i)
 		f.must(0, slices.Concat([]string{"ACL", "SETUSER", name, "on", ">hunter2", "~lock:*"}, rights)...)
 		config := f.reach(redlock.Config{Forgetful: true, NodeTimeout: patience})

@@ -3,12 +3,14 @@ package redlock
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redmux/redmux/redlock/internal/kind"
+	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -266,7 +268,7 @@ func TestPermitsThatAreFreeOnOneNode_R26(t *testing.T) {
 			lock, err := other.TryAcquire(t.Context(), time.Minute)
 			require.NoError(t, err)
 			time.Sleep(10 * ms)
-			m.forgetOn(node, fmt.Sprint("r#", lock.grant.Number))
+			m.nodes[node].DB().DeleteField("r"+wire.PermitsSuffix, strconv.FormatInt(lock.grant.Number, 10))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		_, gone := wait(ctx, c, 5)

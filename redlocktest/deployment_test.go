@@ -275,7 +275,7 @@ func TestKeysOfEachKindOfLock(t *testing.T) {
 		d := redlocktest.New(t, 3)
 		c := d.Client(t)
 		for key, kind := range map[string]redlock.Locker{
-			"fair": c.Fair("fair"), "permits#0": c.Semaphore("permits", 1), "rw": c.RW("rw").Write(),
+			"fair": c.Fair("fair"), "permits:redlock:permits": c.Semaphore("permits", 1), "rw": c.RW("rw").Write(),
 			"ro:redlock:readers": c.RW("ro").Read(),
 		} {
 			lock, err := kind.Acquire(t.Context(), 10*time.Second)

@@ -139,7 +139,7 @@ func (n *Node) Keys() (keys []string) {
 }
 
 // noLocks are how the names of keys end that Keys leaves out.
-var noLocks = []string{"redlock:seal", "redlock:opening", ":fence", ":redlock:permits", ":redlock:ticket"}
+var noLocks = []string{"redlock:seal", "redlock:opening", ":fence", ":redlock:ticket"}
 
 func (n *Node) stop() error {
 	if n.stopped {

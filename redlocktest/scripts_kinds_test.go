@@ -119,9 +119,9 @@ func testReadersTimesEnd(t *testing.T, do func(args ...string) any, unit time.Du
 	require.EqualValues(t, 0, do("EXISTS", "w:readers"))
 }
 
-// The times in a set of readers and in a record of permits are those of the
-// server's clock, to the millisecond, and the set outlives the last of them by
-// a second: keys expire by a clock that stands still while a script runs.
+// The times of readers and of permits are those of the server's clock, to the
+// millisecond, and the key outlives the last of them by a second: keys expire
+// by a clock that stands still while a script runs.
 func TestSetsOutliveWhatIsInThem(t *testing.T) {
 	do := onServer(t)
 	now := func() int64 {
@@ -134,11 +134,9 @@ func TestSetsOutliveWhatIsInThem(t *testing.T) {
 		set           string
 		prepare, call []string
 	}{
-		"read":          {"w:readers", nil, rwCall(lua.Read, "x", "100000")},
-		"extend read":   {"w:readers", rwCall(lua.Read, "x", "50000"), rwCall(lua.ExtendRead, "x", "100000")},
-		"downgrade":     {"w:readers", []string{"SET", "w", "x"}, rwCall(lua.Downgrade, "x", "y", "100000")},
-		"permit":        {"s:permits", nil, permitCall("0", "x", "100000", "2", "0")},
-		"extend permit": {"s:permits", []string{"SET", "s#0", "x", "PX", "50000"}, []string{"EVAL", lua.ExtendPermit, "2", "s#0", "s:permits", "x", "100000", "100000", "2"}},
+		"read":        {"w:readers", nil, rwCall(lua.Read, "x", "100000")},
+		"extend read": {"w:readers", rwCall(lua.Read, "x", "50000"), rwCall(lua.ExtendRead, "x", "100000")},
+		"downgrade":   {"w:readers", []string{"SET", "w", "x"}, rwCall(lua.Downgrade, "x", "y", "100000")},
 	} {
 		do("FLUSHALL")
 		if c.prepare != nil {
@@ -151,6 +149,26 @@ func TestSetsOutliveWhatIsInThem(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, before <= ends-100_000 && ends-100_000 <= after, "%s: %d", name, ends)
 		require.Greater(t, do("EVAL", rest, "1", c.set), int64(100), name)
+	}
+	do("FLUSHALL")
+	for ttl, call := range map[int64][]string{
+		50_000: permitCall("0", "x", "50000", "2", "0"), 100_000: extendCall("0", "x", "100000", "2"),
+	} {
+		name := scriptName(t, call[1])
+		if ttl > 50_000 {
+			do(permitCall("0", "x", "50000", "2", "0")...)
+		}
+		before := now()
+		require.EqualValues(t, 1, do(call...), name)
+		after := now()
+		fields := do("HMGET", "s:permits", "0", "of").([]any)
+		var ends, numbered int64
+		_, err := fmt.Sscanf(fields[0].(string)+" "+fields[1].(string), "%d x 2=%d", &ends, &numbered)
+		require.NoError(t, err, "%q", fields)
+		require.Equal(t, ends, numbered)
+		require.True(t, before <= ends-ttl && ends-ttl <= after, "%s: %d", name, ends)
+		require.Greater(t, do("PTTL", "s:permits").(int64)+now()-ends, int64(100), name)
+		do("DEL", "s:permits")
 	}
 }
 
@@ -177,38 +195,45 @@ func TestReadersMeetStrangers(t *testing.T) {
 
 // permitCall returns a call of the script that takes a permit of s.
 func permitCall(n, value, ttl, permits, mark string) []string {
-	return []string{"EVAL", lua.AcquirePermit, "3", "s#" + n, "s:permits", "s:mark", value, ttl, permits, n, "s#", mark}
+	return []string{"EVAL", lua.AcquirePermit, "2", "s:permits", "s:mark", value, ttl, permits, n, mark}
+}
+
+// extendCall returns a call of the script that extends a permit of s.
+func extendCall(n, value, ttl, permits string) []string {
+	return []string{"EVAL", lua.ExtendPermit, "1", "s:permits", value, ttl, permits, n}
+}
+
+// releaseCall returns a call of the script that gives a permit of s back.
+func releaseCall(n, value string) []string {
+	return []string{"EVAL", lua.ReleasePermit, "2", "s:permits", "s:mark", value, n}
 }
 
 // The scripts of semaphores.
 func TestRecordedSemaphoreScripts(t *testing.T) {
-	keys := []string{"s:permits", "s:mark", "s#0", "s#1", "s#2", "s#3"}
-	recording{name: "permits", steps: 400, keys: keys, draw: func(r *rand.Rand, step int) []string {
+	recording{name: "permits", steps: 400, keys: []string{"s:permits", "s:mark"}, draw: func(r *rand.Rand, step int) []string {
 		n, value, permits := strconv.Itoa(r.IntN(6)), pick(r, "x", "y"), strconv.Itoa(2+r.IntN(3))
 		switch r.IntN(6) {
 		case 0, 1, 2:
 			// A mark that is half as long as another is due for renewal by that.
 			return permitCall(n, value, times(r, step), permits, strconv.Itoa(r.IntN(3)*100*unit))
 		case 3:
-			return []string{"EVAL", lua.ExtendPermit, "2", "s#" + n, "s:permits", value, times(r, step), times(r, step), permits}
+			return extendCall(n, value, times(r, step), permits)
 		case 4:
-			return []string{"EVAL", lua.ReleaseMarked, "2", "s#" + n, "s:mark", value}
+			return releaseCall(n, value)
 		}
-		return []string{"DEL", pick(r, "s#"+n, "s#"+n, "s:permits")}
+		return []string{"HDEL", "s:permits", pick(r, n, n, n, "of")}
 	}}.run(t)
 }
 
 // A number of permits counts until the last permit of a client that named it
-// has ended, on a real server as in memory, though others keep the record.
+// has ended, on a real server as in memory, though others keep the hash. So
+// does each permit.
 func TestNumbersOfPermitsEnd(t *testing.T) { bothSides(t, testNumbersOfPermitsEnd) }
 
 func testNumbersOfPermitsEnd(t *testing.T, do func(args ...string) any, unit time.Duration) {
 	one, more, many := inMS(unit), inMS(5*unit/2), inMS(1000*unit)
-	extend := func(n, value, ttl, permits string) []string {
-		return []string{"EVAL", lua.ExtendPermit, "2", "s#" + n, "s:permits", value, ttl, ttl, permits}
-	}
 	least := func() any {
-		said, _ := do("EVAL", lua.LookPermits, "1", "s:permits", "s#", "0").([]any)
+		said, _ := do("EVAL", lua.LookPermits, "1", "s:permits", "0").([]any)
 		if said == nil {
 			return nil
 		}
@@ -216,40 +241,54 @@ func testNumbersOfPermitsEnd(t *testing.T, do func(args ...string) any, unit tim
 	}
 	require.EqualValues(t, 1, do(permitCall("0", "x", one, "1", "0")...))
 	require.Equal(t, "1 ", do(permitCall("1", "y", many, "3", "0")...))
-	require.EqualValues(t, 1, do(extend("0", "x", more, "1")...))
-	require.EqualValues(t, 1, do(extend("0", "x", "1", "1")...))
-	do("DEL", "s#0")
+	require.EqualValues(t, 1, do(extendCall("0", "x", more, "1")...))
+	require.EqualValues(t, 1, do(extendCall("0", "x", "1", "1")...))
+	do("HDEL", "s:permits", "0")
 	require.EqualValues(t, 1, do(permitCall("0", "y", many, "3", "0")...))
 	require.InDelta(t, (1000*unit + time.Second).Milliseconds(), do("PTTL", "s:permits"), float64(unit.Milliseconds()))
 	time.Sleep(unit + unit/10)
 	require.EqualValues(t, 1, least(), "it was extended, and no end is moved back")
-	require.EqualValues(t, 1, do(extend("0", "y", inMS(1100*unit), "3")...))
+	require.EqualValues(t, 1, do(extendCall("0", "y", inMS(1100*unit), "3")...))
 	time.Sleep(3 * unit / 2)
 	require.EqualValues(t, 3, least())
 	require.EqualValues(t, 1, do(permitCall("1", "y", many, "3", "0")...))
-	require.EqualValues(t, 1, do(permitCall("2", "y", many, "3", "0")...))
+	require.EqualValues(t, 1, do(permitCall("2", "y", one, "3", "0")...))
 	require.Equal(t, "1 ", do(permitCall("0", "z", many, "2", "0")...), "held beyond the least")
+	require.Equal(t, "1 ", do(permitCall("2", "z", many, "3", "0")...), "all are held")
+	time.Sleep(unit + unit/10)
+	require.EqualValues(t, 0, do(extendCall("2", "y", many, "3")...), "its time is over")
+	require.EqualValues(t, 1, do(permitCall("2", "z", many, "3", "0")...))
+	require.EqualValues(t, 0, do(releaseCall("2", "y")...), "and it is another's")
 
-	do("DEL", "s:permits")
-	require.EqualValues(t, 1, do(extend("0", "y", "1", "2")...))
-	require.EqualValues(t, 2, least(), "a record that was lost begins anew")
+	do("HDEL", "s:permits", "of")
+	require.EqualValues(t, 1, do(extendCall("0", "y", "1", "2")...))
+	require.EqualValues(t, 2, least(), "a number that was lost begins anew")
 	require.Greater(t, do("PTTL", "s:permits"), (900 * unit).Milliseconds(), "with the end of the permit")
+	for n, value := range []string{"y", "y", "z"} {
+		require.EqualValues(t, 1, do(releaseCall(strconv.Itoa(n), value)...))
+	}
+	require.EqualValues(t, 0, do("EXISTS", "s:permits"), "with the last permit goes the hash")
+	require.EqualValues(t, 1, do(permitCall("0", "x", one, "1", "0")...))
+	time.Sleep(unit + unit/20)
+	require.EqualValues(t, 0, do(releaseCall("0", "x")...), "it is none to give back")
 }
 
-// A key that holds no string is no free permit, though MGET shows no value:
-// callers that wait would ask for it again and again. So the mark is set.
-func TestPermitsInPlaceOfOtherKeys(t *testing.T) {
-	do := onServer(t)
-	do("HSET", "s#0", "a", "b")
-	do("ZADD", "s#2", "1", "a")
-	do("SET", "s#3", "x")
-	for _, n := range []string{"0", "2", "3"} {
-		require.Equal(t, "1 1", do(permitCall(n, "x", "60000", "4", "1000")...))
+// A key that is no hash has no permit: it is refused, and left alone.
+func TestPermitsMeetStrangers(t *testing.T) {
+	server := redistest.Servers(t, 1)[0]
+	for _, command := range [][]string{{"SET", "s:permits", "x"}, {"ZADD", "s:permits", "1", "a"}} {
+		_, err := server.Do(command...)
+		require.NoError(t, err)
+		_, err = server.Do(permitCall("0", "x", "60000", "4", "0")...)
+		require.ErrorContains(t, err, "WRONGTYPE")
+		for _, call := range [][]string{extendCall("0", "x", "60000", "4"), releaseCall("0", "x")} {
+			said, err := server.Do(call...)
+			require.NoError(t, err)
+			require.EqualValues(t, 0, said)
+		}
+		_, err = server.Do("DEL", "s:permits")
+		require.NoError(t, err)
 	}
-	require.Nil(t, do("GET", "s:mark"))
-	require.EqualValues(t, 1, do(permitCall("1", "x", "60000", "4", "1000")...))
-	require.Equal(t, "1 ", do(permitCall("0", "y", "60000", "4", "1000")...))
-	require.Equal(t, "", do("GET", "s:mark"))
 }
 
 // A refusal names eight free permits at most: a client keeps no longer text
@@ -270,42 +309,17 @@ func TestPermitsAtMaxmemory_R25(t *testing.T) {
 		require.NoError(t, err)
 		return said
 	}
-	extend := func(ttl string) any {
-		return do("EVAL", lua.ExtendPermit, "2", "s#1", "s:permits", "x", ttl, ttl, "3")
-	}
 	require.EqualValues(t, 1, do(permitCall("0", "x", "1", "2", "0")...))
 	require.EqualValues(t, 1, do(permitCall("1", "x", "10000", "3", "0")...))
-	time.Sleep(5 * time.Millisecond) // one number has ended
+	time.Sleep(5 * time.Millisecond) // one permit has ended
 	do("CONFIG", "SET", "maxmemory", "1")
 	_, err := server.Do(permitCall("0", "y", "10000", "3", "0")...)
 	require.ErrorContains(t, err, "OOM")
-	require.Nil(t, do("GET", "s#0"))
 	for _, ttl := range []string{"20000", "1000"} {
-		require.EqualValues(t, 1, extend(ttl), "in ms: %s", ttl)
-		require.InDelta(t, 20000, do("PTTL", "s#1"), 1000)
+		require.EqualValues(t, 1, do(extendCall("1", "x", ttl, "3")...), "in ms: %s", ttl)
 		require.InDelta(t, 21000, do("PTTL", "s:permits"), 1000)
 	}
-	do("DEL", "s:permits")
-	require.EqualValues(t, 1, extend("1000"))
-	require.InDelta(t, 21000, do("PTTL", "s:permits"), 1000, "a record that was lost begins anew")
-	require.EqualValues(t, 1, do("EVAL", lua.ReleaseMarked, "2", "s#1", "s:mark", "x"))
-}
-
-// A record that holds something else is refused, and not looked through: a
-// number in it would make the server ask for as many keys (R32).
-func TestRecordsThatAreNone_R32(t *testing.T) {
-	server := redistest.Servers(t, 1)[0]
-	for _, number := range []string{"1025", "0", "02", "-1", "1.5", "x", ""} {
-		_, err := server.Do("DEL", "s:permits")
-		require.NoError(t, err)
-		_, err = server.Do("ZADD", "s:permits", "+inf", number)
-		require.NoError(t, err)
-		_, err = server.Do(permitCall("0", "x", "1000", "3", "0")...)
-		require.ErrorContains(t, err, "holds something else", "%q", number)
-		said, err := server.Do("EVAL", lua.LookPermits, "1", "s:permits", "s#", "0")
-		require.NoError(t, err)
-		require.Nil(t, said, "%q", number)
-	}
+	require.EqualValues(t, 1, do(releaseCall("1", "x")...))
 }
 
 // The scripts of fair locks. A lease that has ended is a key that is not there.

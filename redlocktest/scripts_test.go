@@ -339,7 +339,10 @@ func (r recording) state(do func(args ...string) any, key string) string {
 	if rest >= 0 {
 		left = units(rest)
 	}
-	if strings.HasSuffix(key, ":readers") || strings.HasSuffix(key, ":permits") || strings.HasSuffix(key, ":queue") {
+	if strings.HasSuffix(key, ":permits") {
+		return fmt.Sprintf(" | %s (%s) %s", key, fields(do, key), left)
+	}
+	if strings.HasSuffix(key, ":readers") || strings.HasSuffix(key, ":queue") {
 		return fmt.Sprintf(" | %s (%s) %s", key, members(do, key), left)
 	}
 	return fmt.Sprintf(" | %s=%v %s", key, do("GET", key), left)
@@ -363,6 +366,25 @@ func members(do func(args ...string) any, key string) string {
 	}
 	return strings.Join(shown, ", ")
 }
+
+// fields shows a hash, with the times in it as units.
+func fields(do func(args ...string) any, key string) string {
+	seconds := do("TIME").([]any)[0].(string)
+	now, _ := strconv.ParseInt(seconds, 10, 64)
+	var shown []string
+	all := do("EVAL", "return redis.call('HGETALL', KEYS[1])", "1", key).([]any)
+	for i := 0; i < len(all); i += 2 {
+		shown = append(shown, fmt.Sprint(all[i], ": ", moments.ReplaceAllStringFunc(all[i+1].(string), func(ms string) string {
+			ends, _ := strconv.ParseInt(ms, 10, 64)
+			return units(ends - 1000*now)
+		})))
+	}
+	slices.Sort(shown)
+	return strings.Join(shown, ", ")
+}
+
+// moments are times in ms.
+var moments = regexp.MustCompile(`\d{12,}`)
 
 func units(ms int64) string { return strconv.FormatInt((ms+unit/2)/unit, 10) }
 
@@ -409,7 +431,7 @@ func TestLookScripts(t *testing.T) {
 			// No two times are the same, so the order is.
 			ttl := strconv.Itoa(100_000_000 + r.IntN(40)*20_000_000 + (round*50+i)*5_000)
 			both(rwCall(lua.Read, value, ttl)...)
-			both("EVAL", lua.AcquirePermit, "3", "s#"+strconv.Itoa(i), "s:permits", "s:mark", value, ttl, "50", strconv.Itoa(i), "s#", "0")
+			both(permitCall(strconv.Itoa(i), value, ttl, "50", "0")...)
 			both("EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", "f:queue:"+value, "token "+value, ttl, value,
 				strconv.Itoa(round*50+i+1), "new", "100000000", "f:queue:")
 		}
@@ -417,14 +439,14 @@ func TestLookScripts(t *testing.T) {
 			both(rwCall(lua.Write, "writer", "100000000", "", "100000000")...)
 		}
 		for range r.IntN(5) {
-			both("DEL", "s#"+strconv.Itoa(r.IntN(50)))
+			both("HDEL", "s:permits", strconv.Itoa(r.IntN(50)))
 			both("DEL", "f:queue:"+strconv.Itoa(r.IntN(60)))
 		}
 		for skip := 0; skip <= 60; skip += []int{20, 7}[r.IntN(2)] {
 			at := strconv.Itoa(skip)
 			for name, command := range map[string][]string{
 				"readers": {"EVAL", lua.LookReaders, "2", "w:readers", "w:mark", at},
-				"permits": {"EVAL", lua.LookPermits, "1", "s:permits", "s#", at},
+				"permits": {"EVAL", lua.LookPermits, "1", "s:permits", at},
 				"queue":   {"EVAL", lua.LookQueue, "3", "f:queue", "f", "f:turn", "f:queue:", at},
 			} {
 				before := real("DEBUG", "DIGEST")
@@ -443,6 +465,9 @@ func TestLookScripts(t *testing.T) {
 	}
 }
 
+// without returns a list without the element at i.
+func without(all []any, i int) []any { return slices.Delete(all, i, i+1) }
+
 // Readers whose time is over are not there, nor are keys of other types.
 func TestLookScriptsMeetStrangers(t *testing.T) {
 	server, inMemory := redistest.Servers(t, 1)[0], inMemory(t)
@@ -454,7 +479,7 @@ func TestLookScriptsMeetStrangers(t *testing.T) {
 		return said
 	}
 	readers := []string{"EVAL", lua.LookReaders, "2", "w:readers", "w:mark", "0"}
-	permits := []string{"EVAL", lua.LookPermits, "1", "s:permits", "s#", "0"}
+	permits := []string{"EVAL", lua.LookPermits, "1", "s:permits", "0"}
 	queue := []string{"EVAL", lua.LookQueue, "3", "f:queue", "f", "f:turn", "f:queue:", "0"}
 	for side, do := range map[string]func(args ...string) any{"real": real, "in memory": inMemory} {
 		for _, command := range [][]string{readers, permits, queue} {
@@ -468,22 +493,19 @@ func TestLookScriptsMeetStrangers(t *testing.T) {
 		require.EqualValues(t, 2, said[1], "%s: the size has both", side)
 		require.Equal(t, "long", said[4], side)
 		past, future := time.Now().Add(-time.Minute).UnixMilli(), time.Now().Add(time.Minute).UnixMilli()
-		record := func(ends int64, number string) {
-			do("ZADD", "s:permits", strconv.FormatInt(ends, 10), number)
+		of := func(numbers string) {
+			do("HSET", "s:permits", "of", fmt.Sprintf(numbers, future, past))
 		}
-		for _, number := range []string{"0", "02", "-1", "1.5", "1025", "x"} {
-			record(future, "1")
-			record(past, number)
-			require.Nil(t, do(permits...), "%s: %q", side, number)
-			do("DEL", "s:permits")
+		do("HSET", "s:permits", "1", fmt.Sprint(future, " a"), "2", fmt.Sprint(past, " b"), "x", fmt.Sprint(future, " c"), "3", "d")
+		require.Nil(t, do(permits...), "%s: there is no number", side)
+		for _, numbers := range []string{"none %d %d", "3=%[2]d"} {
+			of(numbers)
+			require.Nil(t, do(permits...), "%s: no number counts", side)
 		}
-		record(past, "3")
-		require.Nil(t, do(permits...), "%s: no number counts", side)
-		record(future, "2")
-		do("SET", "s#1", "for ever")
-		require.EqualValues(t, []any{int64(2), int64(2), int64(1), int64(-1), "for ever"}, do(permits...), side)
-		record(future, "1")
-		require.EqualValues(t, []any{int64(1), int64(2), int64(1), int64(-1), "for ever"}, do(permits...), side)
+		of("2=%d 1=%d")
+		require.Equal(t, []any{int64(2), int64(2), int64(1), "a"}, without(do(permits...).([]any), 3), side)
+		of("4=%[1]d 3=%[1]d 9=%[2]d")
+		require.Equal(t, []any{int64(3), int64(4), int64(1), "a"}, without(do(permits...).([]any), 3), side)
 	}
 	// A node in memory has no lists.
 	for key, command := range map[string][]string{"w:readers": readers, "s:permits": permits, "f:queue": queue} {
@@ -517,7 +539,7 @@ func TestErrorsOfScriptsAreNoAnswers_R8_R12(t *testing.T) {
 		return said
 	}
 	call := func(script string, args ...string) []string { return append([]string{"EVAL", script}, args...) }
-	key, reader := []string{"SET", "w", "x"}, rwCall(lua.Read, "x", "100000")
+	key, reader, permit := []string{"SET", "w", "x"}, rwCall(lua.Read, "x", "100000"), permitCall("0", "x", "100000", "2", "0")
 	for name, c := range map[string]struct{ prepare, call []string }{
 		"release":      {key, call(lua.Release, "1", "w", "x")},
 		"extend":       {key, call(lua.Extend, "1", "w", "x", "1000", "1000")},
@@ -533,11 +555,12 @@ func TestErrorsOfScriptsAreNoAnswers_R8_R12(t *testing.T) {
 		"extend read":  {reader, rwCall(lua.ExtendRead, "x", "1000")},
 		"release read": {reader, rwCall(lua.ReleaseRead, "x", "y")},
 		"marked":       {key, rwCall(lua.ReleaseMarked, "x")},
-		"permit":       {key, call(lua.ExtendPermit, "2", "w", "permits", "x", "1000", "1000", "2")},
+		"permit":       {permit, extendCall("0", "x", "1000", "2")},
+		"give back":    {permit, releaseCall("0", "x")},
 		"ask":          {nil, call(lua.AskFair, "5", "w", "queue", "ticket", "turn", "queue:a", "x", "1000", "a", "1", "new", "1000", "queue:")},
 		"release fair": {key, call(lua.ReleaseFair, "4", "w", "queue", "turn", "queue:a", "x", "a", "1")},
 		"look readers": {reader, call(lua.LookReaders, "2", "w:readers", "w:mark", "0")},
-		"look permits": {[]string{"ZADD", "permits", "+inf", "2"}, call(lua.LookPermits, "1", "permits", "s#", "0")},
+		"look permits": {permit, call(lua.LookPermits, "1", "s:permits", "0")},
 		"look queue":   {[]string{"ZADD", "queue", "1", "a"}, call(lua.LookQueue, "3", "queue", "w", "turn", "queue:", "0")},
 	} {
 		var lacks []string

@@ -10,13 +10,16 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
 	"github.com/redmux/redmux/resp"
 )
@@ -25,12 +28,19 @@ import (
 type forcing struct {
 	Force bool `xor:"source" help:"Take the lock from its holder: show the keys, ask, and delete what was shown."`
 	Yes   bool `help:"With --force, do not ask. For scripts."`
+
+	Permit *int `help:"With --force, take this permit of a semaphore: its number, as redlock status shows it."`
 }
 
 // Validate is called by package kong.
 func (f *forcing) Validate() error {
-	if f.Yes && !f.Force {
+	switch {
+	case f.Yes && !f.Force:
 		return errors.New("--yes needs --force")
+	case f.Permit != nil && !f.Force:
+		return errors.New("--permit needs --force")
+	case f.Permit != nil && (*f.Permit < 0 || *f.Permit >= redlock.MaxPermits):
+		return errors.New("--permit: there is no such permit")
 	}
 	return nil
 }
@@ -40,7 +50,7 @@ const forceHelp = `With --force, no token is needed: use it for a lock whose hol
 
 A key that no client of this algorithm can have set, such as a counter, is left alone: see redlock status.
 
-A permit is a key of its own, and so has to be named: release --force workers#3. Readers are never taken from: wait for their TTL. The lock of a fair lock is the key of its name, and goes to the next in the queue.
+A permit has to be named by its number: release --force --permit 3 workers. Readers are never taken from: wait for their TTL. The lock of a fair lock is the key of its name, and goes to the next in the queue.
 `
 
 // forceRelease takes a lock from its holder: it shows the key of the resource
@@ -50,11 +60,11 @@ A permit is a key of its own, and so has to be named: release --force workers#3.
 //
 // The holder is not told. It finds out at its next renewal, and until then
 // relies on its lock. The question says so.
-func forceRelease(p *process, d *deployment, resource string, yes bool) error {
+func forceRelease(p *process, d *deployment, resource string, flags *forcing) error {
 	if err := checkResource(resource); err != nil {
 		return err
 	}
-	if !yes && !onTerminal(p.stdin) {
+	if !flags.Yes && !onTerminal(p.stdin) {
 		return usagef("release --force asks before it deletes, but standard input is not a terminal: use --yes in scripts")
 	}
 	probes, err := d.probes(p)
@@ -64,7 +74,7 @@ func forceRelease(p *process, d *deployment, resource string, yes bool) error {
 	defer closeAll(probes)
 	ctx, stop := p.interruptible(context.Background())
 	defer stop()
-	f := &forced{key: d.Prefix + resource, nodes: make([]forcedNode, len(probes))}
+	f := &forced{key: d.Prefix + resource, permit: flags.Permit, nodes: make([]forcedNode, len(probes))}
 	answered := p.tellIfSlow()
 	d.forEach(ctx, probes, f.read)
 	answered()
@@ -78,9 +88,9 @@ func forceRelease(p *process, d *deployment, resource string, yes bool) error {
 		if err := f.nothing(p.stdout); err != nil {
 			return err
 		}
-		return others(ctx, p, d, resource)
+		return f.others(ctx, p, d, resource)
 	}
-	if !yes {
+	if !flags.Yes {
 		if err := confirm(ctx, p, f.count(shown)); err != nil {
 			return err
 		}
@@ -98,12 +108,16 @@ func forceRelease(p *process, d *deployment, resource string, yes bool) error {
 	if err := f.verdict(); err != nil {
 		return err
 	}
-	return others(deleting, p, d, resource)
+	return f.others(deleting, p, d, resource)
 }
 
 // others returns an error if the resource is held by readers, or permits of it
 // are: these have keys of their own. If the nodes do not say, there is none.
-func others(ctx context.Context, p *process, d *deployment, resource string) error {
+// Beside a permit that was named, others do not matter.
+func (f *forced) others(ctx context.Context, p *process, d *deployment, resource string) error {
+	if f.permit != nil {
+		return nil
+	}
 	client, err := d.onlooker(ctx, p)
 	if err != nil {
 		return err
@@ -116,10 +130,11 @@ func others(ctx context.Context, p *process, d *deployment, resource string) err
 	return &exitError{exitHeld, errors.New("readers or permits are held, and left alone: see redlock status, and --help")}
 }
 
-// forced is the key of a resource on all nodes.
+// forced is the key of a resource on all nodes, or one of its permits.
 type forced struct {
-	key   string
-	nodes []forcedNode
+	key    string
+	permit *int // its number; nil for the key
+	nodes  []forcedNode
 }
 
 // A forcedNode is what is known of the key on one node, and the result of its
@@ -152,8 +167,19 @@ const (
 func (f *forced) read(ctx context.Context, i int, node *probe.Probe) {
 	n := &f.nodes[i]
 	n.state = absent
-	err := node.Ask(ctx,
-		probe.Question{Command: resp.AppendCommand(nil, "GET", f.key), Take: func(v resp.Value) error {
+	questions := f.questions(n, node)
+	if f.permit != nil {
+		questions = f.permitQuestions(n, node)
+	}
+	if err := node.Ask(ctx, questions...); err != nil {
+		*n = forcedNode{state: unread, err: err}
+	}
+}
+
+// questions returns those for the key.
+func (f *forced) questions(n *forcedNode, node *probe.Probe) []probe.Question {
+	return []probe.Question{
+		{Command: resp.AppendCommand(nil, "GET", f.key), Take: func(v resp.Value) error {
 			switch {
 			case conn.ClassOf(v) == conn.ClassWrongType:
 				n.state = foreign
@@ -167,28 +193,60 @@ func (f *forced) read(ctx context.Context, i int, node *probe.Probe) {
 			}
 			return nil
 		}},
-		probe.Question{Command: resp.AppendCommand(nil, "PTTL", f.key), Take: func(v resp.Value) error {
-			ms, ok := v.Int64()
-			n.never = ok && ms == -1
-			// A node may claim anything.
-			n.ttl = time.Duration(max(0, min(ms, pure.LongestTTL.Milliseconds()))) * time.Millisecond
+		{Command: resp.AppendCommand(nil, "PTTL", f.key), Take: func(v resp.Value) error {
+			n.left(v)
 			return nil
-		}})
-	if err != nil {
-		*n = forcedNode{state: unread, err: err}
+		}},
 	}
 }
 
-var (
-	//go:embed force.lua
-	forceScript string
-	forceDigest = probe.Digest(forceScript)
-)
+// left takes what remains of a key's time, in ms. A node may claim anything.
+func (n *forcedNode) left(v resp.Value) {
+	ms, ok := v.Int64()
+	n.never = ok && ms == -1
+	n.ttl = time.Duration(max(0, min(ms, pure.LongestTTL.Milliseconds()))) * time.Millisecond
+}
 
-// delete deletes the key if it still has the value that was shown. It loads the
-// script each time, which costs nothing and saves a second round trip if the
-// script is unknown. EVAL would do both, but locks do not need the right to run
-// it.
+// permitQuestions returns those for a permit: see look_permits.lua.
+func (f *forced) permitQuestions(n *forcedNode, node *probe.Probe) []probe.Question {
+	return script(lua.LookPermits, func(v resp.Value) error {
+		all := slices.Collect(v.Elements())
+		switch {
+		case conn.ClassOf(v) == conn.ClassWrongType:
+			n.state = foreign
+		case v.IsError():
+			n.state, n.err = refused, node.ServerError(v)
+		case len(all) >= 5 && isPermit(all[2], *f.permit):
+			n.state, n.value = shown, string(all[4].Bytes())
+			n.left(all[3])
+		}
+		return nil
+	}, "1", f.key+permitsSuffix, strconv.Itoa(*f.permit))
+}
+
+func isPermit(v resp.Value, permit int) bool {
+	number, ok := v.Int64()
+	return ok && number == int64(permit)
+}
+
+// The keys of a semaphore, behind that of its name.
+const permitsSuffix, wantedSuffix = ":redlock:permits", ":redlock:wanted"
+
+// script returns what runs a script with the given keys and arguments. It loads
+// the script each time, which costs nothing and saves a second round trip if it
+// is unknown. EVAL would do both, but locks do not need the right to run it.
+func script(source string, take func(v resp.Value) error, args ...string) []probe.Question {
+	call := append([]string{"EVALSHA", probe.Digest(source)}, args...)
+	return []probe.Question{
+		{Command: resp.AppendCommand(nil, "SCRIPT", "LOAD", source), Take: func(resp.Value) error { return nil }},
+		{Command: resp.AppendCommand(nil, call...), Take: take},
+	}
+}
+
+//go:embed force.lua
+var forceScript string
+
+// delete deletes the key if it still has the value that was shown.
 func (f *forced) delete(ctx context.Context, i int, node *probe.Probe) {
 	n := &f.nodes[i]
 	if n.state != shown {
@@ -198,22 +256,25 @@ func (f *forced) delete(ctx context.Context, i int, node *probe.Probe) {
 	// The user may have taken longer to answer than the node leaves an idle
 	// connection open.
 	node.Close()
-	err := node.Ask(ctx,
-		probe.Question{Command: resp.AppendCommand(nil, "SCRIPT", "LOAD", forceScript), Take: func(resp.Value) error { return nil }},
-		probe.Question{Command: resp.AppendCommand(nil, "EVALSHA", forceDigest, "1", f.key, n.value), Take: func(v resp.Value) error {
-			switch answer, ok := v.Int64(); {
-			case v.IsError():
-				n.state, n.err = refused, node.ServerError(v)
-			case ok && answer == 1:
-				n.state = deleted
-			case ok && answer == 0:
-				n.state = gone
-			case ok && answer == -1:
-				n.state = changed
-			}
-			return nil
-		}})
-	if err != nil {
+	take := func(v resp.Value) error {
+		switch answer, ok := v.Int64(); {
+		case v.IsError():
+			n.state, n.err = refused, node.ServerError(v)
+		case ok && answer == 1:
+			n.state = deleted
+		case ok && answer == 0:
+			n.state = gone
+		case ok && answer == -1:
+			n.state = changed
+		}
+		return nil
+	}
+	questions := script(forceScript, take, "1", f.key, n.value)
+	if f.permit != nil { // a release: callers that wait are told
+		questions = script(lua.ReleasePermit, take,
+			"2", f.key+permitsSuffix, f.key+wantedSuffix, n.value, strconv.Itoa(*f.permit))
+	}
+	if err := node.Ask(ctx, questions...); err != nil {
 		n.state, n.err = unproven, err
 	}
 	n.value = "" // it is no longer needed

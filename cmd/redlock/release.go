@@ -44,7 +44,7 @@ func (c *releaseCommand) Validate() error {
 // Run is the command.
 func (c *releaseCommand) Run(p *process, d *deployment) error {
 	if c.Force {
-		return forceRelease(p, d, c.Resource, c.Yes)
+		return forceRelease(p, d, c.Resource, &c.forcing)
 	}
 	o := &outcome{Resource: errtext.Name(c.Resource)}
 	if err := c.release(p, d); err != nil {

@@ -412,7 +412,7 @@ func TestStatusOfPermits(t *testing.T) {
 	assert.Equal(t, exitHeld, got.code)
 	assert.Contains(t, got.stderr, "3 of 3 permits held, 0 free")
 	ends := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
-	do(t, servers[:1], "ZADD", "workers:redlock:permits", ends, "2", ends, "3")
+	do(t, servers[:1], "HSET", "workers:redlock:permits", "of", "2="+ends+" 3="+ends)
 	r = statusOf(t, nodes, "workers", exitOK)
 	assert.Equal(t, 3, r.Permits)
 	assert.Equal(t, 2, r.Nodes[0].Permits)
@@ -471,7 +471,6 @@ func TestStatusBesideKeysOfOtherPrograms(t *testing.T) {
 	do(t, servers, "SET", "texts:redlock:queue", "secret")
 	do(t, servers, "SET", "texts:redlock:readers", "secret")
 	do(t, servers, "SET", "texts:redlock:permits", "secret")
-	do(t, servers, "SET", "texts#0", "secret")
 	for _, name := range []string{"jobs", "lists", "texts"} {
 		r := statusOf(t, nodes, name, exitOK)
 		assert.Equal(t, verdictFree, r.Verdict, name)
@@ -519,8 +518,11 @@ func TestForceLeavesParticipantsAlone(t *testing.T) {
 	defer shut(c)
 	_, err := c.RW("prices").Read().TryAcquire(t.Context(), time.Hour)
 	require.NoError(t, err)
-	permit, err := c.Semaphore("workers", 1).TryAcquire(t.Context(), time.Hour)
-	require.NoError(t, err)
+	var permits [2]redlock.Lock
+	for i := range permits {
+		permits[i], err = c.Semaphore("workers", 2).TryAcquire(t.Context(), time.Hour)
+		require.NoError(t, err)
+	}
 	for _, name := range []string{"prices", "workers"} {
 		untilStatus(t, nodes, name, func(r statusReport) bool { return r.Agree == 3 })
 		got := within("release", nodes, "--force", "--yes", name)
@@ -529,9 +531,16 @@ func TestForceLeavesParticipantsAlone(t *testing.T) {
 		assert.Contains(t, got.stderr, "readers or permits are held", name)
 		assert.Equal(t, verdictShared, statusOf(t, nodes, name, exitOK).Verdict)
 	}
-	got := within("release", nodes, "--force", "--yes", "workers#0")
-	assert.Equal(t, exitOK, got.code, got)
-	require.ErrorIs(t, permit.Release(t.Context()), redlock.ErrNotHeld)
+	for number := range permits {
+		force := func() result { return within("release", nodes, "--force", "--yes", "--permit="+strconv.Itoa(number), "workers") }
+		got := force()
+		assert.Equal(t, exitOK, got.code, got)
+		assert.Contains(t, force().stdout, "Nothing to delete.", "and the next one is not taken instead")
+		assert.Len(t, statusOf(t, nodes, "workers", exitOK).PermitsHeld, len(permits)-1-number)
+	}
+	for _, permit := range permits {
+		require.ErrorIs(t, permit.Release(t.Context()), redlock.ErrNotHeld)
+	}
 	assert.Equal(t, verdictFree, statusOf(t, nodes, "workers", exitOK).Verdict)
 	assert.Equal(t, exitOK, within("release", nodes, "--force", "--yes", "workers").code)
 
@@ -545,7 +554,7 @@ func TestForceLeavesParticipantsAlone(t *testing.T) {
 		waited <- err
 	}()
 	untilStatus(t, nodes, "printer", func(r statusReport) bool { return len(r.Queue) == 1 })
-	got = within("release", nodes, "--force", "--yes", "printer")
+	got := within("release", nodes, "--force", "--yes", "printer")
 	assert.Contains(t, got.stdout, "deleted")
 	require.NoError(t, <-waited)
 }

@@ -1,34 +1,34 @@
 -- Compares and lengthens a permit (R10), and moves the end of the client's
--- number in the record of how many permits there are.
--- KEYS: the permit, and the record, as acquire_permit.lua has it.
--- ARGV: those of extend.lua, and how many permits there are by this client.
--- Returns as extend.lua does.
+-- number of permits.
+-- KEYS: the permits, as acquire_permit.lua has them. ARGV: the value, and the
+-- TTL in ms; how many permits there are by this client; and the number of this
+-- one. Returns as extend.lua does. A time is never shortened.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local value = redis.pcall('GET', KEYS[1])
-if value ~= ARGV[1] then
-  if type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
-    return value -- the error
+local permits = tonumber(ARGV[3])
+local found = redis.pcall('HMGET', KEYS[1], 'of', ARGV[4])
+if found.err then
+  if string.find(found.err, 'WRONGTYPE', 1, true) then
+    return 0
   end
+  return found -- the error
+end
+local till, value = string.match(found[2] or '', '^(%d+) (.*)$')
+if value ~= ARGV[1] or tonumber(till) <= now then
   return 0
 end
-local rest = redis.call('PTTL', KEYS[1])
-local ttl = math.max(rest, tonumber(ARGV[2]))
-if rest == -1 then
-  ttl = tonumber(ARGV[3])
+local ends = math.max(till, now + ARGV[2])
+local own, last, others = ends, ends, ''
+for number, till in string.gmatch(found[1] or '', '(%d+)=(%d+)') do
+  last = math.max(last, till)
+  if tonumber(number) == permits then
+    own = math.max(own, till)
+  elseif tonumber(till) > now then
+    others = others .. ' ' .. number .. '=' .. till
+  end
 end
 -- PEXPIRE comes first, also where nothing is left to lengthen: after it, a
--- server at maxmemory executes ZADD too (R25).
-redis.call('PEXPIRE', KEYS[1], ttl)
--- A record that was lost begins anew with this number. That keeps the promise
--- for this permit, and can only refuse more than before.
-redis.call('ZADD', KEYS[2], 'GT', now + ttl, ARGV[4])
-local stays = ttl + 1000
-rest = redis.call('PTTL', KEYS[2])
-if rest == -1 then -- it is new, or PERSIST took its TTL, which others need
-  stays = math.max(stays, redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] - now + 1000)
-end
-if rest < stays then
-  redis.call('PEXPIRE', KEYS[2], stays)
-end
+-- server at maxmemory executes HSET too (R25).
+redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), last - now + 1000))
+redis.call('HSET', KEYS[1], ARGV[4], ends .. ' ' .. value, 'of', permits .. '=' .. own .. others)
 return 1

@@ -1,10 +1,9 @@
--- Returns which permits of a semaphore are taken, and changes nothing.
--- KEYS: the record of how many there are, as acquire_permit.lua has it. ARGV:
--- what the names of all permits begin with, and the number of the first that is
--- asked for. Returns nothing if there is no record, or no number in it counts,
--- and otherwise the least and the most that count, and of each of 20 permits
--- that is taken: its number, the rest of its time in ms, and its value, or the
--- digest of a long one, which is no value of ours (R32).
+-- Returns which permits of a semaphore are held, and changes nothing.
+-- KEYS: the permits, as acquire_permit.lua has them. ARGV: the number of the
+-- first that is asked for. Returns nothing if there are none, or no number of
+-- permits counts, and otherwise the least and the most that count, and of each
+-- of 20 permits that is held: its number, the rest of its time in ms, and its
+-- value, or the digest of a long one, which is no value of ours (R32).
 --
 -- Only GET is asked of a key that may be another program's: see
 -- look_readers.lua.
@@ -17,38 +16,29 @@ end
 if not string.find(found.err, 'WRONGTYPE', 1, true) then
   return found -- the error
 end
-local record = redis.pcall('ZRANGE', KEYS[1], 0, 1024, 'WITHSCORES')
-if record.err then
-  return record -- the error
+local fields = {'of'}
+for i = 1, 20 do
+  fields[i + 1] = ARGV[1] + i - 1
+end
+local all = redis.pcall('HMGET', KEYS[1], unpack(fields))
+if all.err then
+  return all -- the error
 end
 local least, most = 1025, 0
-for i = 1, #record, 2 do
-  local permits = tonumber(string.match(record[i], '^[1-9]%d*$'))
-  local ends = tonumber(record[i + 1])
-  if not permits or permits > 1024 or not ends then
-    return false
-  end
-  if ends > now then
-    least, most = math.min(least, permits), math.max(most, permits)
+for number, till in string.gmatch(all[1] or '', '(%d+)=(%d+)') do
+  if tonumber(till) > now then
+    least, most = math.min(least, number), math.max(most, number)
   end
 end
 if most == 0 then
   return false
 end
-local first, names = tonumber(ARGV[2]), {}
-for n = first, math.min(first + 20, most) - 1 do
-  names[#names + 1] = ARGV[1] .. n
-end
 local said = {least, most}
-if #names == 0 then
-  return said
-end
-local values = redis.call('MGET', unpack(names))
-for i = 1, #names do
-  local value = values[i]
-  if value then
-    said[#said + 1] = first + i - 1
-    said[#said + 1] = redis.call('PTTL', names[i])
+for i = 2, #fields do
+  local till, value = string.match(all[i] or '', '^(%d+) (.*)$')
+  if till and tonumber(till) > now then
+    said[#said + 1] = fields[i]
+    said[#said + 1] = till - now
     said[#said + 1] = #value <= 100 and value or redis.sha1hex(value)
   end
 end

@@ -83,8 +83,12 @@ var (
 	// ExtendPermit lengthens the life of a permit (R10).
 	//go:embed extend_permit.lua
 	ExtendPermit string
-	// ReleaseMarked deletes a permit or a writer's key that has the token (R9),
-	// and tells the callers that wait.
+	// ReleasePermit deletes a permit that has the token (R9), and tells the
+	// callers that wait.
+	//go:embed release_permit.lua
+	ReleasePermit string
+	// ReleaseMarked deletes a writer's key that has the token (R9), and the mark
+	// of one that waits.
 	//go:embed release_marked.lua
 	ReleaseMarked string
 	// AskFair asks for a lock whose callers are served in order.
@@ -104,7 +108,7 @@ func Locks() []string {
 		Release, Extend, ReleaseMany, ExtendMany, Heal, Shorten,
 		AcquireAll, ReleaseAll, ExtendAll, Seal,
 		Read, Write, Downgrade, ExtendRead, ReleaseRead,
-		AcquirePermit, ExtendPermit, ReleaseMarked,
+		AcquirePermit, ExtendPermit, ReleasePermit, ReleaseMarked,
 		AskFair, ReleaseFair,
 	}
 }

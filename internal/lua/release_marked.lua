@@ -1,5 +1,5 @@
--- Compares and deletes a permit or a writer's key (R9), and then the mark of
--- callers that wait: the node tells them. KEYS: the key, and the mark. ARGV:
+-- Compares and deletes a writer's key (R9), and then the mark of one that
+-- waits: the node tells the readers. KEYS: the key, and the mark. ARGV:
 -- the value. Returns as release.lua does.
 local value = redis.pcall('GET', KEYS[1])
 if value == ARGV[1] then

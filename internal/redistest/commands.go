@@ -42,6 +42,7 @@ func init() {
 		"DELEX": {1, (*call).delex}, "DELIFEQ": {2, (*call).delifeq}, "MGET": {1, (*call).mget},
 		"ZADD": {3, (*call).zadd}, "ZRANGE": {3, (*call).zrange}, "ZRANK": {2, (*call).zrank}, "ZSCORE": {2, (*call).zscore},
 		"ZCARD": {1, (*call).zcard}, "ZREM": {2, (*call).zrem}, "ZREMRANGEBYSCORE": {3, (*call).zremrangebyscore},
+		"HSET": {3, (*call).hset}, "HDEL": {2, (*call).hdel}, "HMGET": {2, (*call).hmget}, "HGETALL": {1, (*call).hgetall}, "HLEN": {1, (*call).hlen},
 	}
 }
 
@@ -168,7 +169,7 @@ func (c *call) set() []byte {
 }
 
 func (c *call) get() []byte {
-	if c.db.isSorted(c.args[0]) {
+	if !c.db.isText(c.args[0]) {
 		return wrongType()
 	}
 	value, ok := c.db.Get(c.args[0])
@@ -182,7 +183,7 @@ func (c *call) get() []byte {
 func (c *call) mget() []byte {
 	b := resp.AppendArray(nil, len(c.args))
 	for _, key := range c.args {
-		if value, ok := c.db.Get(key); ok && !c.db.isSorted(key) {
+		if value, ok := c.db.Get(key); ok && c.db.isText(key) {
 			b = resp.AppendBulkString(b, value)
 		} else {
 			b = append(b, c.null()...)

@@ -27,11 +27,21 @@ func (db *DB) note(c change) {
 	}
 }
 
-// entry is a value; the zero expires is never. A sorted set has no text.
+// entry is a value; the zero expires is never. A sorted set or a hash has no
+// text.
 type entry struct {
 	value   string
 	set     map[string]float64
+	fields  map[string]string
 	expires time.Time
+}
+
+// isText reports whether the key is neither a sorted set nor a hash.
+func (db *DB) isText(key string) bool {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	e, _ := db.living(key)
+	return e.set == nil && e.fields == nil
 }
 
 // Get returns the value of a living key.

@@ -19,16 +19,8 @@ type ranked struct {
 	score  float64
 }
 
-// isSorted reports whether the key is a sorted set.
-func (db *DB) isSorted(key string) bool {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	e, _ := db.living(key)
-	return e.set != nil
-}
-
-// sorted returns the members of a set by score. ok is false if the key is a
-// text.
+// sorted returns the members of a set by score. ok is false if the key is
+// another thing.
 func (db *DB) sorted(key string) (all []ranked, ok bool) {
 	db.mu.Lock()
 	defer db.mu.Unlock()

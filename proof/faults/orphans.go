@@ -200,7 +200,7 @@ type claim struct {
 // What keys of locks are, by the end of their names.
 const (
 	readersEnd = ":redlock:readers" // readers and the end of each one's time
-	permitsEnd = ":redlock:permits" // numbers of permits, with the end of the last permit of each
+	permitsEnd = ":redlock:permits" // permits and the end of each one's time, and how many there are
 	turnEnd    = ":redlock:turn"    // which waiter has the lock
 	leasesPart = ":redlock:queue:"  // a caller that waits
 )
@@ -227,7 +227,7 @@ func claims(side *redistest.Side, key string, maxTTL time.Duration) []claim {
 		return append(readers(side, key), tooLong(side, key, maxTTL+time.Second)...)
 	}
 	if strings.HasSuffix(key, permitsEnd) {
-		return tooLong(side, key, maxTTL+time.Second)
+		return append(held(side, key), tooLong(side, key, maxTTL+time.Second)...)
 	}
 	for end, life := range lives {
 		if strings.HasSuffix(key, end) {
@@ -261,32 +261,62 @@ func digestOf(value string) string {
 
 // readers returns those whose time is not over.
 func readers(side *redistest.Side, key string) (all []claim) {
-	reply, err := side.Do("TIME")
-	clock, _ := reply.([]any)
-	if err != nil || len(clock) != 2 {
+	now, ok := seconds(side)
+	if !ok {
 		return nil
 	}
-	seconds, _ := clock[0].(string)
-	now, _ := strconv.ParseInt(seconds, 10, 64)
-	reply, err = side.Do("ZRANGEBYSCORE", key, strconv.FormatInt((now+1)*1000, 10), "+inf", "WITHSCORES")
+	reply, err := side.Do("ZRANGEBYSCORE", key, strconv.FormatInt((now+1)*1000, 10), "+inf", "WITHSCORES")
 	if err != nil {
 		return []claim{{"cannot be read", earliestEnd(side, key)}}
 	}
-	return readersOf(reply, now*1000, time.Now())
-}
-
-// readersOf reads members with their scores, which are ends in ms by a clock
-// that shows up to a second more than now.
-func readersOf(reply any, now int64, at time.Time) (all []claim) {
 	list, _ := reply.([]any)
 	for i := 0; i+1 < len(list); i += 2 {
 		value, _ := list[i].(string)
-		score, _ := list[i+1].(string)
-		ends, _ := strconv.ParseInt(score, 10, 64)
-		left := max(ends-now-1000, 0)
-		all = append(all, claim{digestOf(value), at.Add(time.Duration(left-left/50) * time.Millisecond)})
+		ends, _ := list[i+1].(string)
+		all = append(all, claimUntil(value, ends, now))
 	}
 	return all
+}
+
+// held returns the permits whose time is not over.
+func held(side *redistest.Side, key string) (all []claim) {
+	now, ok := seconds(side)
+	if !ok {
+		return nil
+	}
+	reply, err := side.Do("HVALS", key)
+	if err != nil {
+		return []claim{{"cannot be read", earliestEnd(side, key)}}
+	}
+	list, _ := reply.([]any)
+	for _, text := range list {
+		text, _ := text.(string)
+		ends, value, _ := strings.Cut(text, " ")
+		if ms, err := strconv.ParseInt(ends, 10, 64); err == nil && ms >= (now+1)*1000 {
+			all = append(all, claimUntil(value, ends, now))
+		}
+	}
+	return all
+}
+
+// seconds returns a server's time.
+func seconds(side *redistest.Side) (now int64, ok bool) {
+	reply, err := side.Do("TIME")
+	clock, _ := reply.([]any)
+	if err != nil || len(clock) != 2 {
+		return 0, false
+	}
+	text, _ := clock[0].(string)
+	now, err = strconv.ParseInt(text, 10, 64)
+	return now, err == nil
+}
+
+// claimUntil returns the claim of one whose time ends then, in ms by a clock
+// that shows up to a second more than now.
+func claimUntil(value, ends string, now int64) claim {
+	ms, _ := strconv.ParseInt(ends, 10, 64)
+	left := max(ms-now*1000-1000, 0)
+	return claim{digestOf(value), time.Now().Add(time.Duration(left-left/50) * time.Millisecond)}
 }
 
 // tooLong returns a claim if a key lives for longer than it should.

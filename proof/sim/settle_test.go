@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -164,8 +165,8 @@ func (p *process) owing() (debts int) {
 func (w *world) awaitExpiry() {
 	time.Sleep(2*w.draw.latency + goneMost) // releases may be in flight
 	for _, m := range w.masters {
-		for _, key := range m.keys() {
-			if value, _ := m.node.Get(key); !w.tokens.stays(value) {
+		for key, value := range m.values() {
+			if !w.tokens.stays(value) {
 				w.violate("R8", "%s: its key is on node %d, though nothing is owed", key, m.index)
 			}
 		}
@@ -174,8 +175,8 @@ func (w *world) awaitExpiry() {
 		time.Sleep(w.draw.longest + w.draw.slack(w.draw.longest) + 200*ms) // a clock may have stepped back
 	}
 	for _, m := range w.masters {
-		if keys := m.keys(); len(keys) > 0 {
-			w.violate("R8", "node %d has keys that should have expired: %q", m.index, keys)
+		if left := m.values(); len(left) > 0 {
+			w.violate("R8", "node %d has keys that should have expired: %q", m.index, slices.Sorted(maps.Keys(left)))
 		}
 	}
 }
@@ -184,8 +185,7 @@ func (w *world) awaitExpiry() {
 // these had written may arrive long after, if their lanes were slow (drip).
 func (w *world) deadAsk() bool {
 	for _, m := range w.masters {
-		for _, key := range m.keys() {
-			value, _ := m.node.Get(key)
+		for _, value := range m.values() {
 			if w.tokens.ofDead(value) {
 				return true
 			}

@@ -219,8 +219,7 @@ const goneMost = 20 * ms
 // a round trip and 20 ms, on masters and over lanes without a fault meanwhile.
 func (s *tokens) look() {
 	for _, m := range s.world.masters {
-		for _, key := range m.keys() {
-			value, _ := m.node.Get(key)
+		for key, value := range m.values() {
 			t, ok := s.orphan(value)
 			if !ok || t.stand > 0 && m.steppedSince(t.first) {
 				continue // when a clock steps back, a key that MinHold keeps lives longer

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -210,12 +211,21 @@ func (w *world) fault(name string) {
 	w.report.faults[name]++
 }
 
-// keys returns the keys of a master that belong to locks.
-func (m *master) keys() []string {
-	var all []string
+// values returns the values of a master's keys that belong to locks. Each permit
+// counts as a key of its own.
+func (m *master) values() map[string]string {
+	all := make(map[string]string)
 	for _, key := range m.node.Keys() {
-		if !strings.HasSuffix(key, "redlock:seal") && !strings.HasSuffix(key, "redlock:opening") && !strings.HasSuffix(key, fenceSuffix) && !isOfLockers(key) {
-			all = append(all, key)
+		if strings.HasSuffix(key, ":redlock:permits") {
+			permits, _ := m.node.DB().Fields(key)
+			for number, text := range permits {
+				ends, value, ok := strings.Cut(text, " ")
+				if ms, _ := strconv.ParseInt(ends, 10, 64); ok && ms > m.node.Clock().Now().UnixMilli() {
+					all[key+" "+number] = value
+				}
+			}
+		} else if !strings.HasSuffix(key, "redlock:seal") && !strings.HasSuffix(key, "redlock:opening") && !strings.HasSuffix(key, fenceSuffix) && !isOfLockers(key) {
+			all[key], _ = m.node.Get(key)
 		}
 	}
 	return all

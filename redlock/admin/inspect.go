@@ -54,13 +54,13 @@ type Inspection struct {
 	// lets no new one in.
 	WriterWaits bool `json:"writer_waits,omitempty"`
 	// Permits is how many permits the semaphore has (redlock.Client.Semaphore)
-	// by the records of a quorum, or of fewer nodes if only they have one: the
-	// least number that counts. Without any it is 0.
+	// by what a quorum says, or fewer nodes if only they do: the least number
+	// that counts. While no permit is held it is 0: the nodes do not know.
 	Permits int `json:"permits,omitempty"`
-	// FreePermits is how many of them an attempt could get now: a quorum has no
-	// key for them.
+	// FreePermits is how many of them an attempt could get now: a quorum has
+	// them free.
 	FreePermits int `json:"-"`
-	// PermitsHeld are the permits with keys, in the order of their numbers.
+	// PermitsHeld are the permits that a node has, in the order of their numbers.
 	// Those of a quorum are held. There may be two with one number, and numbers
 	// of Permits or more where clients differ.
 	PermitsHeld []Participant `json:"permits_held,omitempty"`
@@ -93,7 +93,7 @@ type InspectedNode struct {
 	// TTL is the time until the key expires. It is NoExpiry for a key without
 	// expiry, set by hand and no lock.
 	TTL time.Duration `json:"-"`
-	// Permits is how many permits the semaphore has by the node's record, 0
+	// Permits is how many permits the semaphore has by this node's word, 0
 	// without a number that counts.
 	Permits int `json:"permits,omitempty"`
 	// Err is why there is no answer; otherwise nil.

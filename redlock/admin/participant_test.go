@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,11 +77,19 @@ func TestInspectShowsReaders(t *testing.T) {
 	})
 }
 
-// recordPermits writes a node's record of permits, as its script does.
+// endsIn is the end of a permit on a node, as its scripts write it.
+func endsIn(left time.Duration) string {
+	return strconv.FormatInt(time.Now().Add(left).UnixMilli(), 10)
+}
+
+// recordPermits writes how many permits there are on a node, as its script does.
 func recordPermits(n *redistest.Node, resource string, ends time.Duration, numbers ...string) {
-	for _, number := range numbers {
-		n.DB().Rank(resource+":redlock:permits", number, float64(time.Now().Add(ends).UnixMilli()))
-	}
+	n.DB().SetField(resource+":redlock:permits", "of", strings.Join(numbers, "="+endsIn(ends)+" ")+"="+endsIn(ends))
+}
+
+// setPermit makes a permit a held one on a node.
+func setPermit(n *redistest.Node, resource, number, value string, ends time.Duration) {
+	n.DB().SetField(resource+":redlock:permits", number, endsIn(ends)+" "+value)
 }
 
 // How many permits there are, which are held, and how many are free.
@@ -118,15 +125,15 @@ func TestInspectShowsPermits(t *testing.T) {
 
 		// What is left of a failed attempt takes no permit, but for the node.
 		number := strconv.Itoa(freed)
-		m.Nodes[1].DB().Set("s#"+number, "another", 10*time.Second)
+		setPermit(m.Nodes[1], "s", number, "another", 10*time.Second)
 		found = inspected(t, c, "s")
 		require.Equal(t, 1, found.FreePermits)
 		require.Equal(t, []int{1}, found.PermitsHeld[freed].Nodes)
-		m.Nodes[2].DB().Set("s#"+number, "a third", 10*time.Second)
+		setPermit(m.Nodes[2], "s", number, "a third", 10*time.Second)
 		require.Zero(t, inspected(t, c, "s").FreePermits, "two nodes have it taken, though by two")
 
 		// A client that names less: what is held beyond counts against it.
-		m.Forget("s#" + number)
+		redistest.Each(m.Nodes, func(n *redistest.Node) { n.DB().DeleteField("s:redlock:permits", number) })
 		_, err := c.Semaphore("s", 2).TryAcquire(t.Context(), 10*time.Second)
 		require.ErrorIs(t, err, redlock.ErrHeld)
 		redistest.Each(m.Nodes[:2], func(n *redistest.Node) { recordPermits(n, "s", 10*time.Second, "2", "3") })
@@ -141,7 +148,7 @@ func TestInspectShowsPermits(t *testing.T) {
 		time.Sleep(2 * ms)
 		found = inspected(t, c, "s")
 		require.Equal(t, StateFree, found.State)
-		require.Equal(t, 2, found.FreePermits)
+		require.Zero(t, found.Permits, "no node has a permit that would say")
 	})
 }
 
@@ -226,7 +233,7 @@ func TestInspectIsBounded_R32(t *testing.T) {
 		for _, n := range m.Nodes[:2] {
 			recordPermits(n, "s", time.Hour, "1024")
 			for i := range 1024 {
-				n.DB().Set("s#"+strconv.Itoa(i), "a", time.Hour)
+				setPermit(n, "s", strconv.Itoa(i), "a", time.Hour)
 			}
 		}
 		found := inspected(t, c, "s")
@@ -362,10 +369,11 @@ func TestInspectOfOneNodesWord_R33(t *testing.T) {
 		c := m.Client(t, redlock.Config{})
 		lock, err := c.Semaphore("s", 3).TryAcquire(t.Context(), 10*time.Second)
 		require.NoError(t, err)
-		permit := fmt.Sprint("s#", inspected(t, c, "s").PermitsHeld[0].Number)
-		record, ok := m.Nodes[0].Get(permit)
+		number := strconv.Itoa(inspected(t, c, "s").PermitsHeld[0].Number)
+		permits, _ := m.Nodes[0].DB().Fields("s:redlock:permits")
+		_, value, ok := strings.Cut(permits[number], " ")
 		require.True(t, ok)
-		m.Nodes[0].DB().Set(permit, record, time.Hour)
+		setPermit(m.Nodes[0], "s", number, value, time.Hour)
 		require.LessOrEqual(t, inspected(t, c, "s").PermitsHeld[0].TTL, 10*time.Second)
 		m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
 			switch {

@@ -14,10 +14,10 @@ import (
 	"github.com/redmux/redmux/redlock/internal/wire"
 )
 
-// A permit is one of a semaphore's. Each permit is a lock of its own, with one
-// key: so there are never more holders than permits. A majority with counted
-// holders would admit more. A node that refuses a permit names free ones, and
-// the client asks for one of these.
+// A permit is one of a semaphore's. Each permit is a lock of its own, with a
+// number: so there are never more holders than permits. A majority with counted
+// holders would admit more. A node has all of them under one key. If it refuses
+// one, it names free ones, and the client asks for one of these.
 type permit struct {
 	single
 	kinds   *Kinds
@@ -138,16 +138,10 @@ func (s *spares) take() int64 {
 }
 
 func (p *permit) Claim(g *Grant, dst []byte) (*multiplex.ClaimKind, multiplex.Encoded) {
-	const keys = 3
-	dst = wire.AcquirePermit.Call(dst, keys, 3+keys+7)
-	dst = p.kinds.PermitKey(dst, g.Name, g.Number)
-	dst = p.kinds.KeyWith(dst, g.Name, wire.PermitsSuffix)
-	dst = p.kinds.KeyWith(dst, g.Name, wire.WantedSuffix)
-	dst = p.kinds.Value(dst, &g.Token)
+	dst = p.call(dst, &wire.AcquirePermit, g, 2, 6)
 	dst = wire.Milliseconds(dst, g.TTL)
 	dst = wire.Integer(dst, int64(p.permits))
 	dst = wire.Integer(dst, g.Number)
-	dst = p.kinds.KeyWith(dst, g.Name, wire.PermitSeparator)
 	dst = wire.Milliseconds(dst, p.mark)
 	final := int64(0)
 	if g.Final {
@@ -156,20 +150,27 @@ func (p *permit) Claim(g *Grant, dst []byte) (*multiplex.ClaimKind, multiplex.En
 	return lockerKind, multiplex.Encoded{Bytes: wire.Integer(dst, final)}
 }
 
-func (p *permit) Extend(g *Grant, dst []byte, ttl, promised time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
-	dst = wire.ExtendPermit.Call(dst, 2, 3+2+4)
-	dst = p.kinds.PermitKey(dst, g.Name, g.Number)
-	dst = p.kinds.KeyWith(dst, g.Name, wire.PermitsSuffix)
-	dst = p.kinds.Value(dst, &g.Token)
-	dst = wire.Milliseconds(wire.Milliseconds(dst, ttl), promised)
-	return extendLockerKind, multiplex.Encoded{Bytes: wire.Integer(dst, int64(p.permits))}
+func (p *permit) Extend(g *Grant, dst []byte, ttl, _ time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
+	dst = p.call(dst, &wire.ExtendPermit, g, 1, 4)
+	dst = wire.Milliseconds(dst, ttl)
+	dst = wire.Integer(dst, int64(p.permits))
+	return extendLockerKind, multiplex.Encoded{Bytes: wire.Integer(dst, g.Number)}
 }
 
 func (p *permit) Release(g *Grant, dst []byte) (*multiplex.ReleaseKind, multiplex.Encoded) {
-	dst = wire.ReleaseMarked.Call(dst, 2, 3+2+1)
-	dst = p.kinds.PermitKey(dst, g.Name, g.Number)
-	dst = p.kinds.KeyWith(dst, g.Name, wire.WantedSuffix)
-	return releaseLockerKind, multiplex.Encoded{Bytes: p.kinds.Value(dst, &g.Token)}
+	dst = p.call(dst, &wire.ReleasePermit, g, 2, 2)
+	return releaseLockerKind, multiplex.Encoded{Bytes: wire.Integer(dst, g.Number)}
+}
+
+// call appends the head of a script with the semaphore's first keys, and the
+// value, which is the first of the arguments.
+func (p *permit) call(dst []byte, s *wire.Script, g *Grant, keys, arguments int) []byte {
+	dst = s.Call(dst, keys, 3+keys+arguments)
+	dst = p.kinds.KeyWith(dst, g.Name, wire.PermitsSuffix)
+	if keys > 1 {
+		dst = p.kinds.KeyWith(dst, g.Name, wire.WantedSuffix)
+	}
+	return p.kinds.Value(dst, &g.Token)
 }
 
 func (p *permit) Hear(s *Said, node, number int, text []byte) {

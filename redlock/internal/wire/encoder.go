@@ -28,7 +28,7 @@ type Encoder struct {
 // another, whatever their kinds are.
 const (
 	// Reserved is in the name of every key of a lock beside those of its
-	// resources, its permits and its fencing number.
+	// resources and its fencing number.
 	Reserved = ":redlock:"
 
 	SealName    = "redlock:seal"
@@ -39,9 +39,9 @@ const (
 	ReadersSuffix = Reserved + "readers"
 	MarkSuffix    = Reserved + "mark" // of a writer that waits
 
-	PermitSeparator = "#"
-	PermitsSuffix   = Reserved + "permits"
-	WantedSuffix    = Reserved + "wanted" // the mark of callers that wait
+	// The keys of a semaphore.
+	PermitsSuffix = Reserved + "permits"
+	WantedSuffix  = Reserved + "wanted" // the mark of callers that wait
 
 	QueueSuffix  = Reserved + "queue"
 	TicketSuffix = Reserved + "ticket"
@@ -66,20 +66,6 @@ func (e *Encoder) KeyWith(dst []byte, resource, suffix string) []byte {
 	dst = append(dst, e.Prefix...)
 	dst = append(dst, resource...)
 	dst = append(dst, suffix...)
-	return append(dst, "\r\n"...)
-}
-
-// PermitKey appends the key of a semaphore's permit.
-func (e *Encoder) PermitKey(dst []byte, resource string, number int64) []byte {
-	var digits [20]byte
-	text := strconv.AppendInt(digits[:0], number, 10)
-	dst = append(dst, byte(resp.BulkString))
-	dst = strconv.AppendInt(dst, int64(len(e.Prefix)+len(resource)+len(PermitSeparator)+len(text)), 10)
-	dst = append(dst, "\r\n"...)
-	dst = append(dst, e.Prefix...)
-	dst = append(dst, resource...)
-	dst = append(dst, PermitSeparator...)
-	dst = append(dst, text...)
 	return append(dst, "\r\n"...)
 }
 

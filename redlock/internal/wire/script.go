@@ -46,6 +46,7 @@ var (
 	ReleaseRead   = NewScript(lua.ReleaseRead)
 	AcquirePermit = NewScript(lua.AcquirePermit)
 	ExtendPermit  = NewScript(lua.ExtendPermit)
+	ReleasePermit = NewScript(lua.ReleasePermit)
 	ReleaseMarked = NewScript(lua.ReleaseMarked)
 	AskFair       = NewScript(lua.AskFair)
 	ReleaseFair   = NewScript(lua.ReleaseFair)
