@@ -52,7 +52,7 @@ func TestAWaiterKeepsItsPlaceThoughQuestionsAreLost(t *testing.T) {
 					}
 					left := time.Duration(0)
 					for _, key := range m.nodes[0].Keys() {
-						if strings.HasPrefix(key, "r"+wire.LeaseSuffix) {
+						if strings.HasPrefix(key, "r"+wire.WaiterSuffix) {
 							left, _ = m.nodes[0].DB().TTL(key)
 						}
 					}
@@ -84,8 +84,8 @@ func TestLateTickets(t *testing.T) {
 		require.LessOrEqual(t, m.nodes[0].Calls("EVALSHA")-before, 8)
 		names := map[string]bool{}
 		for _, e := range m.nodes[0].Log() {
-			if len(e.Args) > 1 && e.Args[1] == wire.AskFair.Digest && e.Args[10] != "" {
-				names[e.Args[10]] = true
+			if len(e.Args) > 1 && e.Args[1] == wire.AskFair.Digest && e.Args[11] != "" {
+				names[e.Args[11]] = true
 			}
 		}
 		require.Len(t, names, 3, "of a, and of b twice")

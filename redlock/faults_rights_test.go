@@ -162,7 +162,7 @@ var leastRights = []string{
 // semaphores and fair locks. Without these, the nodes answer with an error.
 func TestAUserForLockers_R22(t *testing.T) {
 	f := newFleet(t, 1, redistest.OverTCP)
-	more := []string{"+exists", "+zadd", "+zrem", "+zscore", "+zrange", "+zrank", "+zcard", "+zremrangebyscore"}
+	more := []string{"+zadd", "+zrem", "+zscore", "+zrange", "+zrank", "+zcard", "+zremrangebyscore"}
 	ofPermits := []string{"+hmget", "+hset", "+hdel", "+hlen", "+hgetall"}
 	for i, rights := range [][]string{slices.Concat(leastRights, more, ofPermits), slices.Concat(leastRights, ofPermits), leastRights} {
 		name := "u" + strconv.Itoa(i)

@@ -221,7 +221,7 @@ func live(t *testing.T, c *Client, name string) {
 // is overwritten or deleted by it.
 func TestKindsLeaveTheLocksOfOtherNamesAlone(t *testing.T) {
 	for _, end := range []string{
-		":mark", ":readers", ":permits", ":queue", ":ticket", ":turn", ":queue:" + strings.Repeat("w", pure.TokenText),
+		":mark", ":readers", ":permits", ":queue", ":leases", ":ticket", ":turn", ":queue:" + strings.Repeat("w", pure.TokenText),
 		":redlock", "#0",
 	} {
 		t.Run(end, func(t *testing.T) {
@@ -286,7 +286,7 @@ func TestKeysOfAllKinds(t *testing.T) {
 	waiter := regexp.MustCompile(`[\w-]{27}$`)
 	names := map[string]*regexp.Regexp{}
 	for _, name := range []string{"r", "x:redlock", strings.Repeat("k", maxResource)} {
-		names[name] = regexp.MustCompile(`^` + prefix + name + `(:fence|:redlock:(mark|readers|permits|wanted|queue|ticket|turn)|:redlock:queue:[\w-]{27})?$`)
+		names[name] = regexp.MustCompile(`^` + prefix + name + `(:fence|:redlock:(mark|readers|permits|wanted|queue|leases|ticket|turn)|:redlock:queue:[\w-]{27})?$`)
 	}
 	for name, is := range names {
 		simulated(t, 1, func(t *testing.T, m *memory) {
@@ -313,7 +313,7 @@ func TestKeysOfAllKinds(t *testing.T) {
 			}
 			require.Equal(t, map[string]bool{
 				"": true, ":fence": true, ":redlock:readers": true, ":redlock:mark": true, ":redlock:permits": true, ":redlock:wanted": true,
-				":redlock:ticket": true, ":redlock:turn": true, ":redlock:queue": true, ":redlock:queue:": true,
+				":redlock:ticket": true, ":redlock:turn": true, ":redlock:queue": true, ":redlock:leases": true, ":redlock:queue:": true,
 			}, kinds)
 		})
 	}

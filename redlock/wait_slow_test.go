@@ -136,7 +136,7 @@ func TestAWaiterFarAwayKeepsItsPlace(t *testing.T) {
 				}
 				go wait("first", first)
 				time.Sleep(20*ms + far)
-				least := m.leastLeft("r"+wire.LeaseSuffix, time.Minute)
+				least := m.leastLeft("r"+wire.WaiterSuffix, time.Minute)
 				t.Logf("the least left of the lease: %v", least)
 				go wait("second", second)
 				time.Sleep(20 * time.Second)

@@ -322,23 +322,37 @@ func TestPermitsAtMaxmemory_R25(t *testing.T) {
 	require.EqualValues(t, 1, do(releaseCall("1", "x")...))
 }
 
-// The scripts of fair locks. A lease that has ended is a key that is not there.
+// askCall returns a call of the script that asks for the fair lock f.
+func askCall(waiter, value, ttl, ticket, mode, lease string) []string {
+	return []string{
+		"EVAL", lua.AskFair, "6", "f", "f:queue", "f:leases", "f:ticket", "f:turn", "f:queue:" + waiter,
+		value, ttl, waiter, ticket, mode, lease,
+	}
+}
+
+// leaveCall returns a call of the script that gives f back.
+func leaveCall(waiter, value, leaves string) []string {
+	return []string{"EVAL", lua.ReleaseFair, "5", "f", "f:queue", "f:leases", "f:turn", "f:queue:" + waiter, value, waiter, leaves}
+}
+
+// The scripts of fair locks. Some leases have ended.
 func TestRecordedFairScripts(t *testing.T) {
-	keys := []string{"f", "f:queue", "f:ticket", "f:turn", "f:queue:a", "f:queue:b", "f:queue:c", "f:queue:d"}
+	keys := []string{"f", "f:queue", "f:leases", "f:ticket", "f:turn", "f:queue:a", "f:queue:b", "f:queue:c", "f:queue:d"}
 	recording{name: "fair", steps: 400, keys: keys, draw: func(r *rand.Rand, step int) []string {
 		waiter := pick(r, "a", "b", "c", "d")
-		lease, value := "f:queue:"+waiter, "by "+waiter
+		value := "by " + waiter
 		switch r.IntN(6) {
 		case 0, 1, 2, 3:
 			// A lease that is half as long as another is due for renewal by that.
-			return []string{
-				"EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", lease, value, times(r, step), waiter,
-				strconv.Itoa(1_000_000 + step + r.IntN(20)), pick(r, "new", "keep", "keep", "try"), strconv.Itoa((1 + r.IntN(2)) * 100 * unit), "f:queue:",
-			}
+			ticket, lease := strconv.Itoa(1_000_000+step+r.IntN(20)), strconv.Itoa((1+r.IntN(2))*100*unit)
+			return askCall(waiter, value, times(r, step), ticket, pick(r, "new", "keep", "keep", "try"), lease)
 		case 4:
-			return []string{"EVAL", lua.ReleaseFair, "4", "f", "f:queue", "f:turn", lease, value, waiter, strconv.Itoa(r.IntN(2))}
+			return leaveCall(waiter, value, strconv.Itoa(r.IntN(2)))
 		}
-		return []string{"DEL", pick(r, lease, lease, "f", "f:ticket")}
+		if r.IntN(2) == 0 {
+			return []string{"ZADD", "f:leases", "XX", "1", waiter}
+		}
+		return []string{"DEL", pick(r, "f", "f:ticket")}
 	}}.run(t)
 }
 
@@ -347,18 +361,13 @@ func TestRecordedFairScripts(t *testing.T) {
 // repeated (R32).
 func TestFairScriptMeetsStrangers_R32(t *testing.T) {
 	real, inMemory := onServer(t), inMemory(t)
-	ask := func(waiter, ticket, mode string) []string {
-		return []string{
-			"EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", "f:queue:" + waiter,
-			"token", "100000", waiter, ticket, mode, "100000", "f:queue:",
-		}
-	}
+	ask := func(waiter, ticket, mode string) []string { return askCall(waiter, "token", "100000", ticket, mode, "100000") }
 	long := strings.Repeat("w", 5000)
 	for side, do := range map[string]func(args ...string) any{"real": real, "in memory": inMemory} {
 		require.EqualValues(t, 1, do(ask(long, "1", "new")...), side)
 		do("DEL", "f", "f:turn")
 		require.Equal(t, "2 2 ", do(ask("b", "2", "new")...), side)
-		do("DEL", "f:queue", "f:ticket", "f:queue:b", "f:queue:"+long)
+		do("DEL", "f:queue", "f:leases", "f:ticket", "f:queue:b", "f:queue:"+long)
 	}
 	real("RPUSH", "f", "x") // a node in memory has no lists
 	require.Equal(t, "1 ", real(ask("b", "3", "new")...))
@@ -374,8 +383,7 @@ func TestABadHighestTicket_R33(t *testing.T) {
 	for side, do := range bothNodes(t) {
 		t.Run(side, func(t *testing.T) {
 			ask := func(waiter, ticket string) any {
-				return do("EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", "f:queue:"+waiter,
-					"by "+waiter, "100000", waiter, ticket, "new", "100000", "f:queue:")
+				return do(askCall(waiter, "by "+waiter, "100000", ticket, "new", "100000")...)
 			}
 			do("DEL", "f", "f:queue", "f:ticket", "f:turn")
 			require.EqualValues(t, 1, ask("a", "5"))
@@ -406,9 +414,9 @@ func TestScriptsShowNoLongValue_R32(t *testing.T) {
 			do("SET", "w", value)
 			require.Equal(t, "1 "+shown, do(rwCall(lua.Read, "us", "5000")...), side)
 			require.Equal(t, "1 "+shown, do(rwCall(lua.Write, "us", "5000", "", "0")...), side)
-			require.Equal(t, "1 "+shown, do("EVAL", lua.AskFair, "5", "w", "f:queue", "f:ticket", "f:turn", "f:queue:", "us", "5000", "", "0", "try",
-				"500", "f:queue:"), side)
-			do("DEL", "w")
+			do("SET", "f", value)
+			require.Equal(t, "1 "+shown, do(askCall("", "us", "5000", "0", "try", "500")...), side)
+			do("DEL", "w", "f")
 			require.EqualValues(t, 1, do(rwCall(lua.Read, value, "100000")...), side)
 			require.Equal(t, "2 "+shown, do(rwCall(lua.Write, "us", "5000", "another reader", "0")...), side)
 			do("DEL", "w:readers")

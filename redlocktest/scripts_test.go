@@ -342,7 +342,7 @@ func (r recording) state(do func(args ...string) any, key string) string {
 	if strings.HasSuffix(key, ":permits") {
 		return fmt.Sprintf(" | %s (%s) %s", key, fields(do, key), left)
 	}
-	if strings.HasSuffix(key, ":readers") || strings.HasSuffix(key, ":queue") {
+	if strings.HasSuffix(key, ":readers") || strings.HasSuffix(key, ":queue") || strings.HasSuffix(key, ":leases") {
 		return fmt.Sprintf(" | %s (%s) %s", key, members(do, key), left)
 	}
 	return fmt.Sprintf(" | %s=%v %s", key, do("GET", key), left)
@@ -357,7 +357,10 @@ func members(do func(args ...string) any, key string) string {
 		score := all[i+1].(string)
 		if !strings.HasSuffix(key, ":queue") {
 			ends, _ := strconv.ParseFloat(score, 64)
-			score = units(int64(ends) - 1000*now)
+			score = "over"
+			if int64(ends) > 1000*now {
+				score = units(int64(ends) - 1000*now)
+			}
 		}
 		shown = append(shown, fmt.Sprint(all[i], " ", score))
 	}
@@ -432,22 +435,21 @@ func TestLookScripts(t *testing.T) {
 			ttl := strconv.Itoa(100_000_000 + r.IntN(40)*20_000_000 + (round*50+i)*5_000)
 			both(rwCall(lua.Read, value, ttl)...)
 			both(permitCall(strconv.Itoa(i), value, ttl, "50", "0")...)
-			both("EVAL", lua.AskFair, "5", "f", "f:queue", "f:ticket", "f:turn", "f:queue:"+value, "token "+value, ttl, value,
-				strconv.Itoa(round*50+i+1), "new", "100000000", "f:queue:")
+			both(askCall(value, "token "+value, ttl, strconv.Itoa(round*50+i+1), "new", "100000000")...)
 		}
 		if r.IntN(2) == 0 {
 			both(rwCall(lua.Write, "writer", "100000000", "", "100000000")...)
 		}
 		for range r.IntN(5) {
 			both("HDEL", "s:permits", strconv.Itoa(r.IntN(50)))
-			both("DEL", "f:queue:"+strconv.Itoa(r.IntN(60)))
+			both("ZADD", "f:leases", "XX", "1", "v"+strconv.Itoa(r.IntN(60)))
 		}
 		for skip := 0; skip <= 60; skip += []int{20, 7}[r.IntN(2)] {
 			at := strconv.Itoa(skip)
 			for name, command := range map[string][]string{
 				"readers": {"EVAL", lua.LookReaders, "2", "w:readers", "w:mark", at},
 				"permits": {"EVAL", lua.LookPermits, "1", "s:permits", at},
-				"queue":   {"EVAL", lua.LookQueue, "3", "f:queue", "f", "f:turn", "f:queue:", at},
+				"queue":   {"EVAL", lua.LookQueue, "4", "f:queue", "f:leases", "f", "f:turn", at},
 			} {
 				before := real("DEBUG", "DIGEST")
 				said := lookAt(t, real, command)
@@ -480,7 +482,7 @@ func TestLookScriptsMeetStrangers(t *testing.T) {
 	}
 	readers := []string{"EVAL", lua.LookReaders, "2", "w:readers", "w:mark", "0"}
 	permits := []string{"EVAL", lua.LookPermits, "1", "s:permits", "0"}
-	queue := []string{"EVAL", lua.LookQueue, "3", "f:queue", "f", "f:turn", "f:queue:", "0"}
+	queue := []string{"EVAL", lua.LookQueue, "4", "f:queue", "f:leases", "f", "f:turn", "0"}
 	for side, do := range map[string]func(args ...string) any{"real": real, "in memory": inMemory} {
 		for _, command := range [][]string{readers, permits, queue} {
 			require.Nil(t, do(command...), side)
@@ -518,10 +520,10 @@ func TestLookScriptsMeetStrangers(t *testing.T) {
 	}
 	real("DEL", "f:queue", "w:readers")
 	real("ZADD", "f:queue", "-inf", "low", "+inf", "high")
-	real("SET", "f:queue:low", "")
-	real("SET", "f:queue:high", "")
+	real("ZADD", "f:queue", "7", "dead", "8", "none")
+	real("ZADD", "f:leases", "+inf", "low", "+inf", "high", "1", "dead")
 	most := int64(1<<53 - 1)
-	require.Equal(t, []any{int64(0), int64(2), int64(0), int64(-1), "low", most, int64(-1), "high"}, real(queue...))
+	require.Equal(t, []any{int64(0), int64(4), int64(0), most, "low", most, most, "high"}, real(queue...))
 	real("ZADD", "w:readers", "-inf", "low", "+inf", "high")
 	require.Equal(t, []any{int64(0), int64(2), int64(0), most, "high"}, real(readers...))
 }
@@ -557,11 +559,11 @@ func TestErrorsOfScriptsAreNoAnswers_R8_R12(t *testing.T) {
 		"marked":       {key, rwCall(lua.ReleaseMarked, "x")},
 		"permit":       {permit, extendCall("0", "x", "1000", "2")},
 		"give back":    {permit, releaseCall("0", "x")},
-		"ask":          {nil, call(lua.AskFair, "5", "w", "queue", "ticket", "turn", "queue:a", "x", "1000", "a", "1", "new", "1000", "queue:")},
-		"release fair": {key, call(lua.ReleaseFair, "4", "w", "queue", "turn", "queue:a", "x", "a", "1")},
+		"ask":          {nil, askCall("a", "x", "1000", "1", "new", "1000")},
+		"release fair": {[]string{"SET", "f", "x"}, leaveCall("a", "x", "1")},
 		"look readers": {reader, call(lua.LookReaders, "2", "w:readers", "w:mark", "0")},
 		"look permits": {permit, call(lua.LookPermits, "1", "s:permits", "0")},
-		"look queue":   {[]string{"ZADD", "queue", "1", "a"}, call(lua.LookQueue, "3", "queue", "w", "turn", "queue:", "0")},
+		"look queue":   {[]string{"ZADD", "queue", "1", "a"}, call(lua.LookQueue, "4", "queue", "leases", "w", "turn", "0")},
 	} {
 		var lacks []string
 		for _, match := range pcalls.FindAllStringSubmatch(c.call[1], -1) {

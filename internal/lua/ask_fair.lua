@@ -1,11 +1,12 @@
 -- Asks for a lock whose callers are served in order, and takes or keeps a place
 -- in its queue.
--- KEYS: the lock; the queue, a sorted set of waiters by their tickets; the
--- highest ticket that was let in; the waiter that has the lock; and the lease
--- of this waiter, which does not outlive its last question by much.
+-- KEYS: the lock; the queue, a sorted set of waiters by their tickets; their
+-- leases, another one, in which each has the end of its own, by this node's
+-- clock in ms; the highest ticket that was let in; the waiter that has the
+-- lock; and the key of this waiter, which lives as long as its lease, so that
+-- the node tells the waiter behind of its end.
 -- ARGV: the token's value, and the TTL in ms; the waiter, and its ticket;
--- "new", "keep", or "try" without a place in the queue; the lease in ms; and
--- what the names of all leases begin with.
+-- "new", "keep", or "try" without a place in the queue; and the lease in ms.
 -- Returns 1 if the lock was taken, and otherwise a text:
 --   1 value        this waiter is the next, once the holder has gone
 --   2 place waiter its place in the queue, in which the waiter that has the
@@ -14,11 +15,18 @@
 --                  place was given
 -- A highest ticket above which too few are left was not let in here: something
 -- else has set it, and that of the last waiter counts instead (R33).
--- Only live waiters count. The one that has the lock may still be in the queue.
+-- Only waiters with a lease that has not ended count. A lease does not outlive
+-- its waiter's last question by much. The waiter that has the lock may still be
+-- in the queue. TIME goes on while a script runs: it is read once, and first.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function rest(other) -- of its lease
+  return (redis.call('ZSCORE', KEYS[3], other) or 0) - now
+end
 local waiter, ticket, mode = ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local known = redis.call('ZSCORE', KEYS[2], waiter)
 if mode ~= 'try' then
-  local highest = tonumber(redis.call('GET', KEYS[3]) or 0)
+  local highest = tonumber(redis.call('GET', KEYS[4]) or 0)
   if highest > 9007199164740991 then
     highest = tonumber(redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0)
   end
@@ -30,10 +38,12 @@ if mode ~= 'try' then
   end
   -- The waiter behind is told of each renewal. So a lease is renewed only when
   -- a quarter of it has passed. Otherwise, when one asks, the whole queue does.
-  if not known or redis.call('PTTL', KEYS[5]) < ARGV[6] * 3 / 4 then
-    redis.call('SET', KEYS[5], '', 'PX', ARGV[6])
+  if not known or rest(waiter) < ARGV[6] * 3 / 4 then
+    redis.call('SET', KEYS[6], '', 'PX', ARGV[6])
+    redis.call('ZADD', KEYS[3], now + ARGV[6], waiter)
+    redis.call('PEXPIRE', KEYS[3], ARGV[6] + 60000)
     redis.call('PEXPIRE', KEYS[2], ARGV[6] + 60000)
-    redis.call('SET', KEYS[3], string.format('%.0f', math.max(highest, ticket)), 'PX', ARGV[6] + 60000)
+    redis.call('SET', KEYS[4], string.format('%.0f', math.max(highest, ticket)), 'PX', ARGV[6] + 60000)
   end
 end
 local value = redis.pcall('GET', KEYS[1])
@@ -43,14 +53,14 @@ if type(value) == 'table' then
   end
   value = ''
 end
-local holder = value and redis.call('GET', KEYS[4])
+local holder = value and redis.call('GET', KEYS[5])
 local rank = mode == 'try' and redis.call('ZCARD', KEYS[2]) or redis.call('ZRANK', KEYS[2], waiter)
 local dead, ahead = {}, nil
 while rank > 0 and not ahead do
   rank = rank - 1
   local other = redis.call('ZRANGE', KEYS[2], rank, rank)[1]
   if other ~= holder then
-    if redis.call('EXISTS', ARGV[7] .. other) == 1 then
+    if rest(other) > 0 then
       ahead = other
     else
       dead[#dead + 1] = other
@@ -61,10 +71,11 @@ end
 -- at the first write of a script, and refuses this one (R25).
 if not ahead and not value then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-  redis.call('SET', KEYS[4], waiter, 'PX', math.max(ARGV[2], ARGV[6]))
+  redis.call('SET', KEYS[5], waiter, 'PX', math.max(ARGV[2], ARGV[6]))
 end
 for _, other in ipairs(dead) do
   redis.call('ZREM', KEYS[2], other)
+  redis.call('ZREM', KEYS[3], other)
 end
 if ahead then
   local first = holder and redis.call('ZRANK', KEYS[2], holder)

@@ -1,6 +1,6 @@
--- Compares and deletes the lock of a waiter (R9). KEYS: the lock, the queue,
--- the waiter that has the lock, and the lease of this waiter. ARGV: the value,
--- the waiter, and 1 if it also leaves the queue. Returns as release.lua does.
+-- Compares and deletes the lock of a waiter (R9). KEYS: as ask_fair.lua, but
+-- without the highest ticket. ARGV: the value, the waiter, and 1 if it also
+-- leaves the queue. Returns as release.lua does.
 local was = 0
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then
@@ -8,11 +8,12 @@ if type(value) == 'table' then
     return value -- the error
   end
 elseif value == ARGV[1] then
-  redis.call('DEL', KEYS[1], KEYS[3])
+  redis.call('DEL', KEYS[1], KEYS[4])
   was = 1
 end
 if ARGV[3] == '1' then
   redis.call('ZREM', KEYS[2], ARGV[2])
-  redis.call('DEL', KEYS[4])
+  redis.call('ZREM', KEYS[3], ARGV[2])
+  redis.call('DEL', KEYS[5])
 end
 return was

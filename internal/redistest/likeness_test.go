@@ -138,7 +138,7 @@ func TestScriptsSeeWhatServersShow(t *testing.T) {
 		"redis.call('SET', 'k', 1000000 * 1000000) return redis.call('GET', 'k')",
 		"return redis.pcall('ZADD', 'k', 1, 'm').err",
 		"redis.call('DEL', 'k') redis.call('ZADD', 'k', 2, 'b') redis.call('ZADD', 'k', 1, 'a') return redis.call('ZRANGE', 'k', 0, -1, 'WITHSCORES')",
-		"return redis.call('ZADD', 'k', 'GT', 1, 'b') .. ' ' .. redis.call('ZSCORE', 'k', 'b')",
+		"return redis.call('ZADD', 'k', 'XX', 1, 'b') .. ' ' .. redis.call('ZADD', 'k', 'XX', 1, 'c') .. ' ' .. redis.call('ZSCORE', 'k', 'b')",
 		"return {redis.call('ZRANK', 'k', 'b'), redis.call('ZRANK', 'k', 'c'), redis.call('ZCARD', 'k')}",
 		"return {redis.call('ZREMRANGEBYSCORE', 'k', '-inf', 1), redis.call('ZREM', 'k', 'b', 'c'), redis.call('EXISTS', 'k')}",
 		"redis.call('ZADD', 'k', 1, 'm') return {redis.pcall('GET', 'k').err, redis.call('MGET', 'k', 'none')}",

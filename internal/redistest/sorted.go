@@ -40,17 +40,17 @@ func (db *DB) sorted(key string) (all []ranked, ok bool) {
 // Rank adds a member to a sorted set, or changes its score, as ZADD does.
 func (db *DB) Rank(key, member string, score float64) { db.rank(key, member, score, false) }
 
-// rank is Rank. Where only a greater score counts, a lower one changes nothing.
-// It reports whether the member is new.
-func (db *DB) rank(key, member string, score float64, greater bool) bool {
+// rank is Rank. With old, it adds no member, but changes the score of one. It
+// reports whether the member is new.
+func (db *DB) rank(key, member string, score float64, old bool) bool {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	e, there := db.living(key)
 	if !there {
 		e = entry{set: make(map[string]float64)}
 	}
-	was, in := e.set[member]
-	if in && greater && score <= was {
+	_, in := e.set[member]
+	if old && !in {
 		return false
 	}
 	e.set[member] = score
@@ -81,11 +81,11 @@ func wrongType() []byte {
 	return fail("WRONGTYPE Operation against a key holding the wrong kind of value")
 }
 
-// zadd is ZADD key [GT] score member.
+// zadd is ZADD key [XX] score member.
 func (c *call) zadd() []byte {
 	rest := c.args[1:]
-	greater := strings.EqualFold(rest[0], "GT")
-	if greater {
+	old := strings.EqualFold(rest[0], "XX")
+	if old {
 		rest = rest[1:]
 	}
 	if len(rest) != 2 {
@@ -98,7 +98,7 @@ func (c *call) zadd() []byte {
 	if _, ok := c.db.sorted(c.args[0]); !ok {
 		return wrongType()
 	}
-	return boolean(c.db.rank(c.args[0], rest[1], score, greater))
+	return boolean(c.db.rank(c.args[0], rest[1], score, old))
 }
 
 // zrange is ZRANGE key start stop [WITHSCORES], by rank.

@@ -202,7 +202,7 @@ const (
 	readersEnd = ":redlock:readers" // readers and the end of each one's time
 	permitsEnd = ":redlock:permits" // permits and the end of each one's time, and how many there are
 	turnEnd    = ":redlock:turn"    // which waiter has the lock
-	leasesPart = ":redlock:queue:"  // a caller that waits
+	waiterPart = ":redlock:queue:"  // a caller that waits
 )
 
 // lives are keys of locks that no holder has, and that end by themselves: the
@@ -211,6 +211,7 @@ var lives = map[string]time.Duration{
 	":redlock:mark":   300 * time.Millisecond,
 	":redlock:wanted": 2 * time.Second,
 	":redlock:queue":  time.Minute + time.Second,
+	":redlock:leases": time.Minute + time.Second,
 	":redlock:ticket": time.Minute + time.Second,
 }
 
@@ -219,7 +220,7 @@ func claims(side *redistest.Side, key string, maxTTL time.Duration) []claim {
 	if ofNode(key) {
 		return nil
 	}
-	if strings.Contains(key, leasesPart) {
+	if strings.Contains(key, waiterPart) {
 		return []claim{{"a caller waits", earliestEnd(side, key)}}
 	}
 	// Such a set outlives each of its members by a second.

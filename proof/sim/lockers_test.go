@@ -306,7 +306,7 @@ func crowded(holders []*tenure) bool {
 
 // ofLockers are the ends of keys of such locks that no holder owns: they end by
 // themselves.
-var ofLockers = []string{"w:redlock:mark", "w:redlock:readers", "s:redlock:wanted", "f:redlock:ticket", "f:redlock:queue"}
+var ofLockers = []string{"w:redlock:mark", "w:redlock:readers", "s:redlock:wanted", "f:redlock:ticket", "f:redlock:queue", "f:redlock:leases"}
 
 func isOfLockers(key string) bool {
 	for _, end := range ofLockers {

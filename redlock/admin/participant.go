@@ -96,7 +96,7 @@ func rollsOf(key string, n int) [3]*rollKind {
 	return [3]*rollKind{
 		ofReaders: of(&lookReadersScript, false, "2", key+wire.ReadersSuffix, key+wire.MarkSuffix),
 		ofPermits: of(&lookPermitsScript, true, "1", key+wire.PermitsSuffix),
-		ofQueue:   of(&lookQueueScript, false, "3", key+wire.QueueSuffix, key, key+wire.TurnSuffix, key+wire.LeaseSuffix),
+		ofQueue:   of(&lookQueueScript, false, "4", key+wire.QueueSuffix, key+wire.LeasesSuffix, key, key+wire.TurnSuffix),
 	}
 }
 

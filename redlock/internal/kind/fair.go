@@ -165,25 +165,29 @@ func (f *fair) Claim(g *Grant, dst []byte) (*multiplex.ClaimKind, multiplex.Enco
 	case !t.Kept:
 		mode = "new"
 	}
-	k := f.kinds
-	dst = wire.AskFair.Call(dst, 5, 3+5+7)
-	dst = k.Encoder.Key(dst, g.Name)
-	dst = k.KeyWith(dst, g.Name, wire.QueueSuffix)
-	dst = k.KeyWith(dst, g.Name, wire.TicketSuffix)
-	dst = k.KeyWith(dst, g.Name, wire.TurnSuffix)
-	dst = k.lease(dst, g.Name, t)
-	dst = k.Value(dst, &g.Token)
+	dst = f.call(dst, &wire.AskFair, g, 6, 6)
+	dst = f.kinds.KeyWith(dst, g.Name, wire.TicketSuffix)
+	dst = f.turn(dst, g, t)
 	dst = wire.Milliseconds(dst, g.TTL)
 	dst = wire.Text(dst, string(t.Waiter[:]))
 	dst = wire.Integer(dst, t.Ticket)
 	dst = wire.Text(dst, mode)
-	dst = wire.Milliseconds(dst, k.FairLease)
-	return fairKind, multiplex.Encoded{Bytes: k.KeyWith(dst, g.Name, wire.LeaseSuffix)}
+	return fairKind, multiplex.Encoded{Bytes: wire.Milliseconds(dst, f.kinds.FairLease)}
 }
 
-// lease appends the key of a waiter's lease.
-func (k *Kinds) lease(dst []byte, resource string, t *Place) []byte {
-	return k.KeyWith(dst, resource, wire.LeaseSuffix+string(t.Waiter[:]))
+// call appends the head of a script with the first keys of a fair lock.
+func (f *fair) call(dst []byte, s *wire.Script, g *Grant, keys, arguments int) []byte {
+	dst = s.Call(dst, keys, 3+keys+arguments)
+	dst = f.kinds.Encoder.Key(dst, g.Name)
+	dst = f.kinds.KeyWith(dst, g.Name, wire.QueueSuffix)
+	return f.kinds.KeyWith(dst, g.Name, wire.LeasesSuffix)
+}
+
+// turn appends the last keys, and the value, which is the first argument.
+func (f *fair) turn(dst []byte, g *Grant, t *Place) []byte {
+	dst = f.kinds.KeyWith(dst, g.Name, wire.TurnSuffix)
+	dst = f.kinds.KeyWith(dst, g.Name, wire.WaiterSuffix+string(t.Waiter[:]))
+	return f.kinds.Value(dst, &g.Token)
 }
 
 func (f *fair) Extend(g *Grant, room []byte, ttl, promised time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
@@ -198,19 +202,15 @@ func (f *fair) Release(g *Grant, room []byte) (*multiplex.ReleaseKind, multiplex
 // release appends the release of a lock, and with leaves, of the caller's
 // place.
 func (f *fair) release(g *Grant, dst []byte, leaves bool) multiplex.Encoded {
-	k, t, left := f.kinds, f.place, int64(0)
+	t, left := f.place, int64(0)
 	if t == nil {
 		t = &Place{}
 	}
 	if leaves {
 		left = 1
 	}
-	dst = wire.ReleaseFair.Call(dst, 4, 3+4+3)
-	dst = k.Encoder.Key(dst, g.Name)
-	dst = k.KeyWith(dst, g.Name, wire.QueueSuffix)
-	dst = k.KeyWith(dst, g.Name, wire.TurnSuffix)
-	dst = k.lease(dst, g.Name, t)
-	dst = k.Value(dst, &g.Token)
+	dst = f.call(dst, &wire.ReleaseFair, g, 5, 3)
+	dst = f.turn(dst, g, t)
 	dst = wire.Text(dst, string(t.Waiter[:]))
 	return multiplex.Encoded{Bytes: wire.Integer(dst, left)}
 }
@@ -267,7 +267,7 @@ func (f *fair) Refusal(s *Said, name string, _ int) bool {
 	most := mostOf(q.standings[:])
 	s.Admitted, s.Place = q.admitted.Len(), most.place
 	if most.place > 1 {
-		s.Key = name + wire.LeaseSuffix + string(most.ahead[:])
+		s.Key = name + wire.WaiterSuffix + string(most.ahead[:])
 	}
 	return true
 }

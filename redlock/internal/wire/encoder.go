@@ -43,10 +43,12 @@ const (
 	PermitsSuffix = Reserved + "permits"
 	WantedSuffix  = Reserved + "wanted" // the mark of callers that wait
 
+	// The keys of a fair lock besides its own.
 	QueueSuffix  = Reserved + "queue"
+	LeasesSuffix = Reserved + "leases"
 	TicketSuffix = Reserved + "ticket"
 	TurnSuffix   = Reserved + "turn"
-	LeaseSuffix  = QueueSuffix + ":"
+	WaiterSuffix = QueueSuffix + ":" // and the waiter's name
 
 	// FenceSuffix makes the key of a resource's last number from its own.
 	FenceSuffix = ":fence"
