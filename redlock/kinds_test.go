@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -280,18 +281,25 @@ func TestNamesOfKeysBesideALock(t *testing.T) {
 }
 
 // Every key that a lock has is its name, its fencing number, or has the infix
-// that no name has. The longest name has them all, too.
+// that no name has. The longest name has them all, too. With a hash tag in the
+// prefix, all keys of a deployment are in one slot of a cluster.
 func TestKeysOfAllKinds(t *testing.T) {
-	const prefix = "app:"
+	const prefix = "{app}:"
 	waiter := regexp.MustCompile(`[\w-]{27}$`)
 	names := map[string]*regexp.Regexp{}
-	for _, name := range []string{"r", "x:redlock", strings.Repeat("k", maxResource)} {
-		names[name] = regexp.MustCompile(`^` + prefix + name + `(:fence|:redlock:(mark|readers|permits|wanted|queue|leases|ticket|turn)|:redlock:queue:[\w-]{27})?$`)
+	for _, name := range []string{"r", "x:redlock", "}{x}", "{}", strings.Repeat("k", maxResource)} {
+		names[name] = regexp.MustCompile(`^` + regexp.QuoteMeta(prefix+name) + `(:fence|:redlock:(mark|readers|permits|wanted|queue|leases|ticket|turn)|:redlock:queue:[\w-]{27})?$`)
 	}
 	for name, is := range names {
 		simulated(t, 1, func(t *testing.T, m *memory) {
 			seen := map[string]bool{}
-			m.nodes[0].Handle(func(int, []string) ([]byte, bool) {
+			m.nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+				if args[0] == "EVALSHA" {
+					n, _ := strconv.Atoi(args[2])
+					for _, key := range args[3 : 3+n] {
+						require.Equal(t, slotOf(t, m, prefix), pure.Slot(m.Arrangement.Prefix+key), "%q", key)
+					}
+				}
 				for _, key := range m.nodes[0].Keys() {
 					seen[key] = true
 				}
@@ -305,6 +313,7 @@ func TestKeysOfAllKinds(t *testing.T) {
 			require.NoError(t, err)
 			kinds := map[string]bool{}
 			for key := range seen {
+				require.Equal(t, slotOf(t, m, prefix), pure.Slot(m.Arrangement.Prefix+key), "%q", key)
 				if strings.HasPrefix(key, prefix+"redlock:") {
 					continue // the node's own
 				}
@@ -317,6 +326,14 @@ func TestKeysOfAllKinds(t *testing.T) {
 			}, kinds)
 		})
 	}
+}
+
+// slotOf returns the slot of all keys with a prefix.
+func slotOf(t *testing.T, m *memory, prefix string) int {
+	t.Helper()
+	slot, ok := pure.PrefixSlot(m.Arrangement.Prefix + prefix)
+	require.True(t, ok)
+	return slot
 }
 
 // A caller is told of a release whatever is left of the mark that it found.

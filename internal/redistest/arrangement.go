@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -111,29 +112,7 @@ func (v *view) read(args []string, db int) ([]string, int) {
 		}
 		args[i] = "\x00stray " + args[i]
 	}
-	v.readNames(args[from:to], args[to:])
 	return args, v.database(db)
-}
-
-// readNames takes the prefix off what scripts are told of the names of further
-// keys: these begin as those of the lock do.
-func (v *view) readNames(keys, args []string) {
-	if len(keys) == 0 {
-		return
-	}
-	lock, _, _ := strings.Cut(keys[0], ":redlock:")
-	if i := strings.LastIndexByte(lock, '#'); i > 0 && strings.Trim(lock[i+1:], "0123456789") == "" {
-		lock = lock[:i] // a permit
-	}
-	for i, arg := range args {
-		rest, prefixed := strings.CutPrefix(arg, v.Prefix)
-		if !strings.HasPrefix(rest, lock+":redlock:") && !strings.HasPrefix(rest, lock+"#") {
-			continue
-		}
-		if args[i] = rest; !prefixed && v.stray != nil {
-			v.stray(fmt.Sprintf("a script is told of keys %q, which lack the prefix %q", arg, v.Prefix))
-		}
-	}
 }
 
 // database exchanges the database that the clients select and database 0.
@@ -149,15 +128,12 @@ func (v *view) database(db int) int {
 
 // keysOf returns which arguments of a command are keys.
 func keysOf(args []string) (from, to int) {
-	switch name(args) {
-	case "SET", "GET", "PTTL", "PEXPIRE", "DELEX", "DELIFEQ":
+	switch n := name(args); {
+	case slices.Contains(ofOneKey, n):
 		return 1, min(2, len(args))
-	case "DEL", "EXISTS":
+	case slices.Contains(ofManyKeys, n):
 		return 1, len(args)
-	case "EVAL", "EVALSHA":
-		if len(args) < 3 {
-			return 0, 0
-		}
+	case (n == "EVAL" || n == "EVALSHA") && len(args) >= 3:
 		n, err := strconv.Atoi(args[2])
 		if err != nil || n < 0 || n > len(args)-3 {
 			return 0, 0
@@ -165,4 +141,32 @@ func keysOf(args []string) (from, to int) {
 		return 3, 3 + n
 	}
 	return 0, 0
+}
+
+// Commands by their keys. A script may run no others.
+var (
+	ofNoKey  = []string{"TIME", "SELECT"}
+	ofOneKey = []string{
+		"SET", "GET", "PTTL", "PEXPIRE", "DELEX", "DELIFEQ",
+		"ZADD", "ZRANGE", "ZRANK", "ZSCORE", "ZCARD", "ZREM", "ZREMRANGEBYSCORE",
+		"HSET", "HDEL", "HMGET", "HGETALL", "HLEN",
+	}
+	ofManyKeys = []string{"DEL", "EXISTS", "MGET"}
+)
+
+// undeclared returns why a script with the given keys may not run a command; ""
+// if it may. Each key must be in KEYS (R24): a cluster, and servers that lock a
+// script's keys first, have no other key for it.
+func undeclared(keys, args []string) string {
+	n := name(args)
+	if !slices.Contains(slices.Concat(ofNoKey, ofOneKey, ofManyKeys), n) {
+		return "a script runs " + n + ", whose keys are not known here"
+	}
+	from, to := keysOf(args)
+	for _, key := range args[from:to] {
+		if !slices.Contains(keys, key) {
+			return fmt.Sprintf("a script runs %s on the key %q, which is not in KEYS", n, key)
+		}
+	}
+	return ""
 }

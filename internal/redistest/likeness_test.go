@@ -149,7 +149,37 @@ func TestScriptsSeeWhatServersShow(t *testing.T) {
 		"return string.format('%d %s %.0f', 12, 'x', 9007199254740991)",
 		"return redis.call('PTTL', 'none')",
 		"redis.call('SET', 'k', 1, 'PX', 100000) return {redis.call('PTTL', 'k') > 0, redis.call('SET', 'k', 2, 'NX'), redis.call('SET', 'k', 2, 'XX').ok}",
+		"redis.call('DEL', 'k') return {redis.call('HSET', 'k', 'a', 1, 'b', 2), redis.call('HMGET', 'k', 'a', 'c', 'b'), redis.call('HSET', 'k', 'a', 3)}",
+		"return {redis.call('HLEN', 'k'), redis.call('HGETALL', 'k'), redis.pcall('GET', 'k').err, redis.pcall('ZCARD', 'k').err, redis.call('MGET', 'k')}",
+		"return {redis.call('HDEL', 'k', 'a', 'c'), redis.call('HDEL', 'k', 'b'), redis.call('EXISTS', 'k'), redis.call('HMGET', 'k', 'a'), redis.call('HLEN', 'k')}",
+		"redis.call('SET', 'k', 1) return {redis.pcall('HMGET', 'k', 'a').err, redis.pcall('HSET', 'k', 'a', 1).err, redis.pcall('HDEL', 'k', 'a').err}",
 	} {
-		require.Equal(t, gist(theirs.do("EVAL", source, "0")), gist(ours.do("EVAL", source, "0")), source)
+		require.Equal(t, gist(theirs.do("EVAL", source, "2", "k", "none")), gist(ours.do("EVAL", source, "2", "k", "none")), source)
 	}
+}
+
+// A script that uses a key that was not passed in KEYS, or a command whose keys
+// are not known, is refused, and the test fails: a cluster of servers, and
+// others too, have no such key for it.
+func TestScriptsKeepToTheirKeys_R24(t *testing.T) {
+	var strays []string
+	n := redistest.NewNode(redistest.NodeConfig{Strays: func(text string) { strays = append(strays, text) }})
+	defer n.Close()
+	for _, command := range []string{
+		"'GET', 'k'", "'get', KEYS[2]", "'MGET', KEYS[1], KEYS[2]", "'DEL', KEYS[2]", "'TIME'", "'SELECT', 0", "'ZADD', KEYS[2], 1, 'x'",
+	} {
+		require.NotContains(t, string(n.Eval("return redis.call("+command+")", []string{"k", "l"})), "KEYS", command)
+	}
+	require.Empty(t, strays)
+	for i, command := range []string{
+		"'GET', 'x'", "'set', KEYS[1] .. '#0', 1", "'MGET', KEYS[1], 'x'", "'DEL', KEYS[1], KEYS[2], 'x'", "'HMGET', 'x', 'k'",
+		"'ZADD', ARGV[1], 1, KEYS[1]", "'EXISTS', ''", "'KEYS', '*'", "'SCAN', 0",
+	} {
+		for _, call := range []string{"call", "pcall"} {
+			reply := string(n.Eval("return redis."+call+"("+command+")", []string{"k", "l"}, "x"))
+			require.Regexp(t, "^-ERR a script runs .* KEYS|^-ERR .* not known", reply, command)
+		}
+		require.Len(t, strays, 2*(i+1), command)
+	}
+	require.Equal(t, []string{"l"}, n.Keys(), "nothing else was set")
 }

@@ -101,7 +101,7 @@ func (c *call) runScript(sha, source string, keys, args []string) []byte {
 		interpreters.Put(it)
 	}()
 	l := it.state
-	it.execute = c.commander()
+	it.execute = c.commander(keys)
 	l.SetGlobal("KEYS", list(l, keys))
 	l.SetGlobal("ARGV", list(l, args))
 	l.Push(l.NewFunctionFromProto(p))
@@ -112,11 +112,18 @@ func (c *call) runScript(sha, source string, keys, args []string) []byte {
 	return c.appendLua(nil, l.Get(-1))
 }
 
-// commander returns what executes the commands of a script. They speak RESP2,
-// and select a database for themselves alone.
-func (c *call) commander() func(args []string) []byte {
+// commander returns what executes the commands of a script with the given keys.
+// They speak RESP2, and select a database for themselves alone. One with another
+// key is refused, and fails the test.
+func (c *call) commander(keys []string) func(args []string) []byte {
 	n, s, db := c.node, &session{node: c.node, id: c.s.id, proto: 2, db: c.s.db, authed: true}, c.db
 	return func(args []string) []byte {
+		if problem := undeclared(keys, args); problem != "" {
+			if n.view.stray != nil {
+				n.view.stray(problem)
+			}
+			return fail("ERR " + problem)
+		}
 		was := s.db
 		reply := n.command(s, args, db)
 		if s.db != was {
