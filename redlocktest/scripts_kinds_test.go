@@ -161,7 +161,7 @@ func TestSetsOutliveWhatIsInThem(t *testing.T) {
 		before := now()
 		require.EqualValues(t, 1, do(call...), name)
 		after := now()
-		fields := do("HMGET", "s:permits", "0", "of").([]any)
+		fields := do("HMGET", "s:permits", "0", numbersField).([]any)
 		var ends, numbered int64
 		_, err := fmt.Sscanf(fields[0].(string)+" "+fields[1].(string), "%d x 2=%d", &ends, &numbered)
 		require.NoError(t, err, "%q", fields)
@@ -193,6 +193,9 @@ func TestReadersMeetStrangers(t *testing.T) {
 	}
 }
 
+// numbersField is the field of how many permits there are.
+const numbersField = "how many permits there are by each client, and when the last of its ends"
+
 // permitCall returns a call of the script that takes a permit of s.
 func permitCall(n, value, ttl, permits, mark string) []string {
 	return []string{"EVAL", lua.AcquirePermit, "2", "s:permits", "s:mark", value, ttl, permits, n, mark}
@@ -210,7 +213,8 @@ func releaseCall(n, value string) []string {
 
 // The scripts of semaphores.
 func TestRecordedSemaphoreScripts(t *testing.T) {
-	recording{name: "permits", steps: 400, keys: []string{"s:permits", "s:mark"}, draw: func(r *rand.Rand, step int) []string {
+	short := strings.NewReplacer(numbersField, "of")
+	recording{name: "permits", steps: 400, keys: []string{"s:permits", "s:mark"}, short: short, draw: func(r *rand.Rand, step int) []string {
 		n, value, permits := strconv.Itoa(r.IntN(6)), pick(r, "x", "y"), strconv.Itoa(2+r.IntN(3))
 		switch r.IntN(6) {
 		case 0, 1, 2:
@@ -221,7 +225,7 @@ func TestRecordedSemaphoreScripts(t *testing.T) {
 		case 4:
 			return releaseCall(n, value)
 		}
-		return []string{"HDEL", "s:permits", pick(r, n, n, n, "of")}
+		return []string{"HDEL", "s:permits", pick(r, n, n, n, numbersField)}
 	}}.run(t)
 }
 
@@ -260,7 +264,7 @@ func testNumbersOfPermitsEnd(t *testing.T, do func(args ...string) any, unit tim
 	require.EqualValues(t, 1, do(permitCall("2", "z", many, "3", "0")...))
 	require.EqualValues(t, 0, do(releaseCall("2", "y")...), "and it is another's")
 
-	do("HDEL", "s:permits", "of")
+	do("HDEL", "s:permits", numbersField)
 	require.EqualValues(t, 1, do(extendCall("0", "y", "1", "2")...))
 	require.EqualValues(t, 2, least(), "a number that was lost begins anew")
 	require.Greater(t, do("PTTL", "s:permits"), (900 * unit).Milliseconds(), "with the end of the permit")
@@ -297,6 +301,20 @@ func TestFewFreePermitsAreNamed_R32(t *testing.T) {
 	for side, do := range bothNodes(t) {
 		require.EqualValues(t, 1, do(permitCall("1020", "x", "60000", "1024", "0")...), side)
 		require.Equal(t, "1 1021,1022,1023,0,1,2,3,4", do(permitCall("1020", "y", "60000", "1024", "0")...), side)
+	}
+}
+
+// The free ones are found among a thousand, wherever they are.
+func TestFreePermitsBehindManyHeld(t *testing.T) {
+	for side, do := range bothNodes(t) {
+		for n := range 1024 {
+			if n != 1 && n != 700 {
+				do("HSET", "s:permits", strconv.Itoa(n), "99999999999999 x")
+			}
+		}
+		for n, want := range map[string]string{"0": "1 1,700", "1023": "1 1,700", "699": "1 700,1", "350": "1 700,1"} {
+			require.Equal(t, want, do(permitCall(n, "y", "60000", "1024", "0")...), "%s: %s", side, n)
+		}
 	}
 }
 
@@ -361,7 +379,9 @@ func TestRecordedFairScripts(t *testing.T) {
 // repeated (R32).
 func TestFairScriptMeetsStrangers_R32(t *testing.T) {
 	real, inMemory := onServer(t), inMemory(t)
-	ask := func(waiter, ticket, mode string) []string { return askCall(waiter, "token", "100000", ticket, mode, "100000") }
+	ask := func(waiter, ticket, mode string) []string {
+		return askCall(waiter, "token", "100000", ticket, mode, "100000")
+	}
 	long := strings.Repeat("w", 5000)
 	for side, do := range map[string]func(args ...string) any{"real": real, "in memory": inMemory} {
 		require.EqualValues(t, 1, do(ask(long, "1", "new")...), side)

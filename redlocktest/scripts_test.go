@@ -496,7 +496,7 @@ func TestLookScriptsMeetStrangers(t *testing.T) {
 		require.Equal(t, "long", said[4], side)
 		past, future := time.Now().Add(-time.Minute).UnixMilli(), time.Now().Add(time.Minute).UnixMilli()
 		of := func(numbers string) {
-			do("HSET", "s:permits", "of", fmt.Sprintf(numbers, future, past))
+			do("HSET", "s:permits", numbersField, fmt.Sprintf(numbers, future, past))
 		}
 		do("HSET", "s:permits", "1", fmt.Sprint(future, " a"), "2", fmt.Sprint(past, " b"), "x", fmt.Sprint(future, " c"), "3", "d")
 		require.Nil(t, do(permits...), "%s: there is no number", side)

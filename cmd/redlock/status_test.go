@@ -412,7 +412,7 @@ func TestStatusOfPermits(t *testing.T) {
 	assert.Equal(t, exitHeld, got.code)
 	assert.Contains(t, got.stderr, "3 of 3 permits held, 0 free")
 	ends := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
-	do(t, servers[:1], "HSET", "workers:redlock:permits", "of", "2="+ends+" 3="+ends)
+	do(t, servers[:1], "HSET", "workers:redlock:permits", "how many permits there are by each client, and when the last of its ends", "2="+ends+" 3="+ends)
 	r = statusOf(t, nodes, "workers", exitOK)
 	assert.Equal(t, 3, r.Permits)
 	assert.Equal(t, 2, r.Nodes[0].Permits)
@@ -532,7 +532,9 @@ func TestForceLeavesParticipantsAlone(t *testing.T) {
 		assert.Equal(t, verdictShared, statusOf(t, nodes, name, exitOK).Verdict)
 	}
 	for number := range permits {
-		force := func() result { return within("release", nodes, "--force", "--yes", "--permit="+strconv.Itoa(number), "workers") }
+		force := func() result {
+			return within("release", nodes, "--force", "--yes", "--permit="+strconv.Itoa(number), "workers")
+		}
 		got := force()
 		assert.Equal(t, exitOK, got.code, got)
 		assert.Contains(t, force().stdout, "Nothing to delete.", "and the next one is not taken instead")

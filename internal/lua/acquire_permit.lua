@@ -9,21 +9,24 @@
 -- The permits are a hash. Each that is held has its number as a field, with the
 -- end of its time, by this node's clock in ms, a blank, and the value. One
 -- whose end has passed is free.
--- The field "of" has how many permits there are, by those who took them: each
+-- One field has how many permits there are, by those who took them: each
 -- number, "=", and the end of the last permit that a client with this number
 -- took or extended. Numbers whose end has passed do not count. Of the others,
--- the least is how many may be taken.
+-- the least is how many may be taken. The field's name is longer than 64 bytes:
+-- so a server keeps few fields, too, in a table, which it need not search.
 --
 -- TIME goes on while a script runs: it is read once, and first.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local permits, n, ends = tonumber(ARGV[3]), tonumber(ARGV[4]), now + ARGV[2]
-local found = redis.call('HMGET', KEYS[1], 'of', n)
-local least, own, last, others = permits, ends, ends, ''
+local record = 'how many permits there are by each client, and when the last of its ends'
+local n, ends = tonumber(ARGV[4]), now + ARGV[2]
+local found = redis.call('HMGET', KEYS[1], record, ARGV[4])
+local least, own, last, others = tonumber(ARGV[3]), ends, ends, ''
 for number, till in string.gmatch(found[1] or '', '(%d+)=(%d+)') do
-  if tonumber(till) > now then
+  till = tonumber(till)
+  if till > now then
     last = math.max(last, till)
-    if tonumber(number) == permits then
+    if number == ARGV[3] then
       own = math.max(own, till)
     else
       least, others = math.min(least, number), others .. ' ' .. number .. '=' .. till
@@ -31,27 +34,22 @@ for number, till in string.gmatch(found[1] or '', '(%d+)=(%d+)') do
   end
 end
 local function held(permit)
-  local till = permit and string.match(permit, '^(%d+) ')
-  return till and tonumber(till) > now
+  return permit and (tonumber(string.match(permit, '^%d+')) or 0) > now
 end
-local taken, all
-local function look()
-  local found = redis.call('HGETALL', KEYS[1])
-  taken, all = 0, {}
-  for i = 1, #found, 2 do
-    if held(found[i + 1]) then
-      taken, all[found[i]] = taken + 1, true
+local taken = 0
+if others ~= '' then -- some may be held that not every client may take
+  local all = redis.call('HGETALL', KEYS[1])
+  for i = 2, #all, 2 do
+    if held(all[i]) then
+      taken = taken + 1
     end
   end
-end
-if others ~= '' then
-  look() -- some may be held that not every client may take
 end
 -- A server looks at maxmemory before the first write of a script, and only if
 -- that needs memory. This HSET is the first, so it is refused as the SET of a
 -- plain lock is (R25).
-if n < least and not held(found[2]) and (not taken or taken < least) then
-  redis.call('HSET', KEYS[1], n, ends .. ' ' .. ARGV[1], 'of', permits .. '=' .. own .. others)
+if n < least and taken < least and not held(found[2]) then
+  redis.call('HSET', KEYS[1], ARGV[4], ends .. ' ' .. ARGV[1], record, ARGV[3] .. '=' .. own .. others)
   -- The hash outlives all that is in it. PERSIST may have taken its TTL.
   if redis.call('PTTL', KEYS[1]) < last - now + 1000 then
     redis.call('PEXPIRE', KEYS[1], last - now + 1000)
@@ -64,15 +62,18 @@ end
 if ARGV[5] ~= '0' and redis.call('PTTL', KEYS[2]) >= ARGV[5] * 3 / 4 then
   return '1 '
 end
-look()
-local free = {}
-if taken < least then
-  for i = n + 1, n + least do
-    local other = i % least
-    if not all[tostring(other)] and #free < 8 then
-      free[#free + 1] = other
+local free, seen = {}, 0
+while taken < least and seen < least and #free < 8 do
+  local numbers = {}
+  for i = 1, math.min(64, least - seen) do
+    numbers[i] = (n + seen + i) % least
+  end
+  for i, permit in ipairs(redis.call('HMGET', KEYS[1], unpack(numbers))) do
+    if not held(permit) and #free < 8 then
+      free[#free + 1] = numbers[i]
     end
   end
+  seen = seen + #numbers
 end
 -- All that wait are told of each change of the mark. So it is set anew only
 -- when a quarter of its time has passed: otherwise, when one asks, all do. A

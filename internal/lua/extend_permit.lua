@@ -5,8 +5,8 @@
 -- one. Returns as extend.lua does. A time is never shortened.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local permits = tonumber(ARGV[3])
-local found = redis.pcall('HMGET', KEYS[1], 'of', ARGV[4])
+local record = 'how many permits there are by each client, and when the last of its ends'
+local found = redis.pcall('HMGET', KEYS[1], record, ARGV[4])
 if found.err then
   if string.find(found.err, 'WRONGTYPE', 1, true) then
     return 0
@@ -20,15 +20,16 @@ end
 local ends = math.max(till, now + ARGV[2])
 local own, last, others = ends, ends, ''
 for number, till in string.gmatch(found[1] or '', '(%d+)=(%d+)') do
+  till = tonumber(till)
   last = math.max(last, till)
-  if tonumber(number) == permits then
+  if number == ARGV[3] then
     own = math.max(own, till)
-  elseif tonumber(till) > now then
+  elseif till > now then
     others = others .. ' ' .. number .. '=' .. till
   end
 end
 -- PEXPIRE comes first, also where nothing is left to lengthen: after it, a
 -- server at maxmemory executes HSET too (R25).
 redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), last - now + 1000))
-redis.call('HSET', KEYS[1], ARGV[4], ends .. ' ' .. value, 'of', permits .. '=' .. own .. others)
+redis.call('HSET', KEYS[1], ARGV[4], ends .. ' ' .. value, record, ARGV[3] .. '=' .. own .. others)
 return 1

@@ -16,7 +16,7 @@ end
 if not string.find(found.err, 'WRONGTYPE', 1, true) then
   return found -- the error
 end
-local fields = {'of'}
+local fields = {'how many permits there are by each client, and when the last of its ends'}
 for i = 1, 20 do
   fields[i + 1] = ARGV[1] + i - 1
 end

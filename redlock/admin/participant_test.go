@@ -84,7 +84,7 @@ func endsIn(left time.Duration) string {
 
 // recordPermits writes how many permits there are on a node, as its script does.
 func recordPermits(n *redistest.Node, resource string, ends time.Duration, numbers ...string) {
-	n.DB().SetField(resource+":redlock:permits", "of", strings.Join(numbers, "="+endsIn(ends)+" ")+"="+endsIn(ends))
+	n.DB().SetField(resource+":redlock:permits", "how many permits there are by each client, and when the last of its ends", strings.Join(numbers, "="+endsIn(ends)+" ")+"="+endsIn(ends))
 }
 
 // setPermit makes a permit a held one on a node.
