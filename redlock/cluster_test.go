@@ -70,8 +70,8 @@ func clusterClient(t *testing.T, config redlock.Config) *redlock.Client {
 	return c
 }
 
-// inOneSlot takes locks of all kinds with a name through their lives. With holds
-// it also waits for renewals.
+// inOneSlot takes locks of all kinds with a name through their lives. With
+// holds, it also waits for renewals.
 func inOneSlot(t *testing.T, c *redlock.Client, name string, holds bool) {
 	t.Helper()
 	rw, semaphore := c.RW(name), c.Semaphore(name, 2)

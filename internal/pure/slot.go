@@ -25,8 +25,8 @@ func PrefixSlot(prefix string) (slot int, ok bool) {
 }
 
 // hashTag returns what is between the first "{" and the first "}" behind it. An
-// empty tag is none, and no later one counts then.
-// https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags
+// empty tag is none, and no later one counts then. (redis.io: Cluster
+// specification, Hash tags)
 func hashTag(key string) (tag string, ok bool) {
 	_, rest, _ := strings.Cut(key, "{")
 	tag, _, ok = strings.Cut(rest, "}")

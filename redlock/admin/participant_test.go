@@ -82,7 +82,8 @@ func endsIn(left time.Duration) string {
 	return strconv.FormatInt(time.Now().Add(left).UnixMilli(), 10)
 }
 
-// recordPermits writes how many permits there are on a node, as its script does.
+// recordPermits writes how many permits there are on a node, as its script
+// does.
 func recordPermits(n *redistest.Node, resource string, ends time.Duration, numbers ...string) {
 	n.DB().SetField(resource+":redlock:permits", "how many permits there are by each client, and when the last of its ends", strings.Join(numbers, "="+endsIn(ends)+" ")+"="+endsIn(ends))
 }
