@@ -2,6 +2,8 @@
 // tools of this module, and ways to make them fail.
 //
 //	Servers, Start   real servers, started, stopped, killed, restarted
+//	Sentinels        a primary, its replicas and sentinels, and their failovers
+//	Cluster          a cluster of six: failovers, and slots that move
 //	OwnClock, Clock  a real server's clock: its rate, and steps
 //	Side             a connection to a real server, beside the clients'
 //	Spawn            processes that die with this one, as the servers do

@@ -42,6 +42,9 @@ type Options struct {
 
 	// certs is shared by the servers of one StartN.
 	certs *Certificates
+	// watch is what a sentinel watches; see Sentinels. If empty, the server is
+	// none.
+	watch []string
 }
 
 // startTimeout bounds the time until a server answers.
@@ -332,6 +335,9 @@ func (s *Server) startFirst() error {
 			}
 			s.port = port
 		}
+		if err := s.writeSentinel(); err != nil {
+			return err
+		}
 		err := s.launch(ctx)
 		if err == nil || !errors.Is(err, errAddressTaken) || ctx.Err() != nil {
 			return err
@@ -421,6 +427,9 @@ func (s *Server) await(ctx context.Context, exited <-chan struct{}) error {
 // args is the command line: nothing on disk but the log, and DEBUG allowed,
 // because DEBUG SLEEP is a fault that tests want.
 func (s *Server) args() []string {
+	if len(s.opts.watch) > 0 {
+		return []string{s.sentinelFile(), "--sentinel"}
+	}
 	args := []string{
 		"--save", "", "--appendonly", "no", "--daemonize", "no",
 		"--dir", s.dir, "--loglevel", "warning", "--logfile", filepath.Join(s.dir, "log"),
@@ -428,10 +437,9 @@ func (s *Server) args() []string {
 	}
 	port := strconv.Itoa(s.port)
 	if s.opts.TLS {
-		args = append(args, "--port", "0", "--tls-port", port, "--tls-auth-clients", "no",
-			"--tls-ca-cert-file", s.CAFile(),
-			"--tls-cert-file", filepath.Join(s.dir, "server.crt"),
-			"--tls-key-file", filepath.Join(s.dir, "server.key"))
+		for _, option := range s.tlsOptions() {
+			args = append(args, "--"+option[0], option[1])
+		}
 	} else {
 		args = append(args, "--port", port)
 	}
@@ -448,6 +456,14 @@ func (s *Server) args() []string {
 		args = append(args, "--cluster-port", strconv.Itoa(s.port-belowPort))
 	}
 	return args
+}
+
+// tlsOptions are the options of a server over TLS, with their values.
+func (s *Server) tlsOptions() [][2]string {
+	return [][2]string{
+		{"port", "0"}, {"tls-port", strconv.Itoa(s.port)}, {"tls-auth-clients", "no"}, {"tls-ca-cert-file", s.CAFile()},
+		{"tls-cert-file", filepath.Join(s.dir, "server.crt")}, {"tls-key-file", filepath.Join(s.dir, "server.key")},
+	}
 }
 
 // belowPort is how far below a server's port that of its cluster bus is. By
