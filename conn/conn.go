@@ -22,6 +22,10 @@ type Conn struct {
 	server Server
 	link   link   // changed by relink only
 	polled polled // set while a Poller has the connection
+	// located is how the server was found, or nil without Seeds. The follower
+	// is nil before Follow.
+	located  *Config
+	follower *follower
 
 	input
 	output output
@@ -172,6 +176,7 @@ func (c *Conn) Close() error {
 	c.made()
 	err := c.Shutdown()
 	c.output.writer.Wait()
+	c.follower.end()
 	c.freeing.Do(c.link.free)
 	return err
 }

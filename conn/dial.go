@@ -49,6 +49,9 @@ type Config struct {
 	// a node in an error, is not shown (R27). If zero, no keys are
 	// recognised.
 	Conceal string
+	// Slot is the hash slot of the keys, which SlotOf returns. With Seeds of a
+	// cluster, Dial connects to the master that has it. If zero, slot 0.
+	Slot uint16
 	// Omit are commands that the handshake leaves out, as Server.Forbidden had
 	// them: each try would leave a denial in the server's ACL LOG. If zero, none.
 	Omit []string
@@ -96,6 +99,10 @@ const (
 // The error is an *Error. Its chain has a *StepError for a command that the
 // node refused, and a *PeerError for a peer that does not speak RESP.
 //
+// With Seeds, Dial asks them first. A third of DialTimeout is for each of them,
+// and for each server that they name. One that says that it is no master, or
+// not which role it has, is not the node's server.
+//
 // The caller must call Close on the Conn.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	must(ctx != nil, "the context is nil")
@@ -106,14 +113,21 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	timeout := cmp.Or(cfg.DialTimeout, defaultDialTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, dialTimeout(timeout))
 	defer cancel()
+	if cfg.Seeds != nil {
+		return cfg.find(ctx, timeout/dialParts)
+	}
+	return cfg.connect(ctx)
+}
 
-	c, err := open(ctx, &cfg, cmp.Or(cfg.Protocol, 3))
+// connect dials the server at cfg.Addr.
+func (cfg *Config) connect(ctx context.Context) (*Conn, error) {
+	c, err := open(ctx, cfg, cmp.Or(cfg.Protocol, 3))
 	if cfg.refusesName(err) {
 		cfg.unnamed = true // the name is no reason to do without the node
-		c, err = open(ctx, &cfg, 3)
+		c, err = open(ctx, cfg, 3)
 	}
 	if cfg.Protocol == 0 && lacksHello(err) {
-		c, err = open(ctx, &cfg, 2)
+		c, err = open(ctx, cfg, 2)
 	}
 	if err != nil {
 		return nil, cfg.lookAgain(ctx, err)
@@ -144,8 +158,15 @@ func (cfg *Config) Check() error {
 	); err != nil {
 		return err
 	}
+	if cfg.Seeds != nil {
+		if err := cfg.Seeds.check(); err != nil {
+			return err
+		}
+	}
 	switch {
-	case cfg.Addr == "":
+	case cfg.Seeds != nil && (cfg.Addr != "" || cfg.Network == "unix"):
+		return errors.New("both an address and Seeds are set")
+	case cfg.Addr == "" && cfg.Seeds == nil:
 		return errors.New("no address")
 	case cfg.Network != "unix" && strings.HasPrefix(cfg.Addr, ":"):
 		return errURLHost
@@ -171,6 +192,9 @@ func open(ctx context.Context, cfg *Config, protocol int) (*Conn, error) {
 		return nil, &Error{Op: "dial", Addr: cfg.String(), Err: err}
 	}
 	c := newConn(newLink(nc), cfg.String(), cfg.secrets(), cfg.Limits, cfg.Backlog)
+	if cfg.Seeds != nil {
+		c.server.Addr = cfg.Addr
+	}
 	if err := c.shakeHands(ctx, cfg, protocol); err != nil {
 		_ = c.Close() // it is broken already; Close waits for the writer
 		return nil, err

@@ -20,6 +20,7 @@
 //	Send, Expect            the write side; neither waits
 //	Fill, Next              the read side; only Fill waits for the node
 //	Due, SetLimits          the read side
+//	Follow, Doubt           the read side; neither waits
 //	Exchange, RoundTrip     the read side; Exchange also takes the write side
 //	Close                   the read side, as its last call
 //	Break, Shutdown         any goroutine
@@ -32,7 +33,9 @@
 // where a write may block (TLS without polling, and any net.Conn from a
 // NetDial). The bytes it has not written yet are the backlog. That is bounded
 // (R26): a Send that finds it full breaks the connection with [ErrStalled].
-// What one Send queues may exceed the bound.
+// What one Send queues may exceed the bound. A connection that is followed (see
+// Conn.Follow) has two more: one asks the seeds of its endpoint in case of
+// doubt, and the other listens to a sentinel. Close ends them.
 //
 // # How a connection ends
 //

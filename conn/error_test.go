@@ -165,13 +165,16 @@ func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
 	_, err = c.AppendAuth(nil, Credentials{}, Credentials{Username: user, Password: password})
 	require.NoError(t, err)
 
+	seeds := Seeds{Addrs: []string{"a:1"}, Master: "m", Username: user, Password: password}
 	specimens := map[string][]redistest.Specimen{
 		"Conn":   {{Value: c}},
 		"Config": {{Value: config, Open: true}, {Value: &config, Open: true}}, "Endpoint": {{Value: config.Endpoint, Open: true}},
 		"Credentials": {{Value: Credentials{Username: user, Password: password}, Open: true}, {Value: &Credentials{Username: user, Password: password}, Open: true}},
 		"Step":        {{Value: config.Prelude[0], Open: true}},
 		"Error":       {{Value: e}, {Value: refused}}, "StepError": {{Value: step}}, "PeerError": {{Value: &PeerError{Err: errTest}}},
-		"Class": {{Value: step.Class}}, "Outlook": {{Value: Passing}}, "Server": {{Value: c.Server()}}, "Event": {{Value: Event{}}}, "TLSFiles": {{Value: TLSFiles{}}}, "Poller": {{Value: &Poller{}}},
+		"Class": {{Value: step.Class}}, "Outlook": {{Value: Passing}}, "Server": {{Value: c.Server()}}, "Event": {{Value: Event{}}}, "TLSFiles": {{Value: TLSFiles{}}}, "Failover": {{Value: Failover{}}},
+		"Seeds":  {{Value: seeds, Open: true}, {Value: &seeds, Open: true}},
+		"Poller": {{Value: &Poller{}}},
 	}
 	for _, name := range redistest.ExportedTypes(t, ".") {
 		require.NotEmpty(t, specimens[name], "%s needs a specimen", name)
@@ -190,7 +193,7 @@ func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
 	for _, v := range []any{
 		(*Conn)(nil), new(Conn), (*Poller)(nil), new(Poller), new(Server), new(Config), Endpoint{}, Step{}, Class(0), Outlook(0),
 		new(Error), new(StepError), new(PeerError), (*Error)(nil), (*StepError)(nil), (*PeerError)(nil), TLSFiles{}, Event{},
-		Credentials{},
+		Credentials{}, Seeds{},
 	} {
 		redistest.MethodsFailAtTheDoor(t, prefix, v, nil, false)
 		redistest.MethodsFailAtTheDoor(t, prefix, v, t.Context(), false)

@@ -15,7 +15,9 @@ import (
 // Server is what a node said of itself in the handshake. A field that the user
 // may not ask for is "" or 0: unknown, not a fault (R22).
 type Server struct {
-	ID int64 // of this connection, for CLIENT KILL
+	// Addr is the address to which Endpoint.Seeds led. Without them it is "".
+	Addr string
+	ID   int64 // of this connection, for CLIENT KILL
 	// ClientAddr is this end's address: as the node sees it if AddrKnown,
 	// otherwise as this end sees it, and "" on unix sockets.
 	ClientAddr string

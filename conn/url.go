@@ -11,11 +11,12 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/redmux/redmux/conn/internal/locate"
 	"github.com/redmux/redmux/internal/errtext"
 )
 
@@ -24,8 +25,11 @@ import (
 type Endpoint struct {
 	// Network is "tcp", "tcp4", "tcp6" or "unix". If zero, "tcp".
 	Network string
-	// Addr is host:port, or the path of a unix socket.
+	// Addr is host:port, or the path of a unix socket. It is empty with Seeds.
 	Addr string
+	// Seeds lead to the address of the node's present server. If nil, the
+	// server is at Addr.
+	Seeds *Seeds
 	// TLS is the configuration of TLS; versions below 1.2 are refused. If it
 	// has no ServerName, the host of Addr is verified. Each Dial calls its
 	// GetClientCertificate, VerifyPeerCertificate and VerifyConnection. If
@@ -80,6 +84,8 @@ type TLSFiles struct {
 //	redis://[user[:password]@]host[:port][/db][?param=value&…]
 //	rediss://…   (with TLS)
 //	unix://[user[:password]@]/path/of/socket[?param=value&…]
+//	redis+sentinel://[user[:password]@]host[:port],…/master[/db][?param=value&…]
+//	redis+cluster://[user[:password]@]host[:port],…[?param=value&…]
 //
 // valkey and valkeys mean the same as redis and rediss. The host must be named:
 // an empty one is more often an unset variable than this machine. A path of a
@@ -93,6 +99,17 @@ type TLSFiles struct {
 // be there, and are read again by each Dial. An unknown or repeated parameter
 // is an error. Errors show no part of the URL that may belong to a password
 // without percent-encoding.
+//
+// The server of a node may change with +sentinel, with +cluster, and with the
+// parameter failover; see [Failover]. It is "auto", "unknown" or a duration,
+// the bound.
+//
+// With +sentinel the hosts are sentinels, and the path has the name by which
+// they know the master. User, password and parameters are those of servers.
+// sentinel_username and sentinel_password are for sentinels. TLS is for both,
+// and so are its parameters other than tls_server_name. sentinel_tls, with true
+// or false, and sentinel_tls_server_name, sentinel_tls_ca_file and so on are
+// for sentinels alone. With +cluster the hosts are servers of the cluster.
 func ParseURL(raw string) (Endpoint, error) {
 	e, err := parseURL(raw)
 	if err != nil {
@@ -112,23 +129,25 @@ func (e Endpoint) Or(other Endpoint) Endpoint {
 	}
 	e.ClientName = cmp.Or(e.ClientName, other.ClientName)
 	e.DialTimeout = cmp.Or(e.DialTimeout, other.DialTimeout)
-	if e.TLS != nil && other.TLS != nil {
-		e.TLS = e.completed(other.TLS)
-	}
+	e.TLS = completed(e.TLS, e.verifies, other.TLS)
+	e.Seeds = e.Seeds.completed(other.TLS)
 	return e
 }
 
-// completed returns a copy of another configuration of TLS with what this
-// endpoint's has in its place.
-func (e *Endpoint) completed(other *tls.Config) *tls.Config {
-	config := other.Clone()
-	config.ServerName = cmp.Or(e.TLS.ServerName, config.ServerName)
-	config.InsecureSkipVerify = e.TLS.InsecureSkipVerify || config.InsecureSkipVerify && !e.verifies
-	if e.TLS.RootCAs != nil {
-		config.RootCAs = e.TLS.RootCAs
+// completed returns a copy of another configuration of TLS with what ours has
+// in its place, or ours if either is nil.
+func completed(ours *tls.Config, verifies bool, other *tls.Config) *tls.Config {
+	if ours == nil || other == nil {
+		return ours
 	}
-	if e.TLS.Certificates != nil {
-		presents(config, e.TLS.Certificates)
+	config := other.Clone()
+	config.ServerName = cmp.Or(ours.ServerName, config.ServerName)
+	config.InsecureSkipVerify = ours.InsecureSkipVerify || config.InsecureSkipVerify && !verifies
+	if ours.RootCAs != nil {
+		config.RootCAs = ours.RootCAs
+	}
+	if ours.Certificates != nil {
+		presents(config, ours.Certificates)
 	}
 	return config
 }
@@ -140,8 +159,12 @@ func presents(config *tls.Config, certificates []tls.Certificate) {
 }
 
 // String returns the address, as it stands in errors and JSON: what is not
-// UTF-8 in the path of a socket is shown as \xNN.
+// UTF-8 in the path of a socket is shown as \xNN. With Seeds it is what
+// Seeds.String returns.
 func (e Endpoint) String() string {
+	if e.Seeds != nil {
+		return e.Seeds.String()
+	}
 	addr := errtext.Name(e.Addr)
 	if e.Network == "unix" {
 		return "unix:" + addr
@@ -153,6 +176,10 @@ func (e Endpoint) String() string {
 // unix socket, localhost, or a loopback address. Another name may lead
 // anywhere.
 func (e Endpoint) Local() bool {
+	if e.Seeds != nil {
+		elsewhere := func(addr string) bool { return !Endpoint{Addr: addr}.Local() }
+		return !slices.ContainsFunc(e.Seeds.Addrs, elsewhere)
+	}
 	host, _, err := net.SplitHostPort(e.Addr)
 	if e.Network == "unix" || err == nil && strings.EqualFold(host, "localhost") {
 		return true
@@ -160,6 +187,9 @@ func (e Endpoint) Local() bool {
 	ip := net.ParseIP(host)
 	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
+
+// InCluster reports whether the Seeds are servers of a cluster.
+func (e Endpoint) InCluster() bool { return e.Seeds != nil && e.Seeds.Master == "" }
 
 // Format prints String for every verb. Without it %#v and %d would show the
 // fields.
@@ -179,7 +209,7 @@ const defaultPort = "6379"
 var (
 	errURLEmpty   = errors.New("it is empty; write redis://host:port")
 	errURLNone    = errors.New("the scheme is missing; write redis://host:port, or rediss://host:port with TLS")
-	errURLScheme  = errors.New("the scheme must be one of redis, rediss, valkey, valkeys, unix")
+	errURLScheme  = errors.New("the scheme must be one of redis, rediss, valkey, valkeys, all of them also with +sentinel or +cluster, or unix")
 	errURLSeveral = errors.New("it holds several URLs; each node needs one of its own")
 	errURLHosts   = errors.New("it names several hosts; write one URL for each: redis://a:6379 and redis://b:6379")
 	errURLHost    = errors.New("the host is empty, as with an unset variable; write redis://localhost:6379 for this machine")
@@ -193,10 +223,10 @@ var (
 )
 
 // checkForm finds mistakes for which net/url has no error, or a misleading one.
-// Its errors quote nothing.
-func checkForm(raw string) error {
+// one is raw with one host. Its errors quote nothing.
+func checkForm(raw, one string) error {
 	blank := strings.IndexFunc(raw, func(c rune) bool { return c <= ' ' || c == 0x7f })
-	switch scheme, rest, found := strings.Cut(raw, "://"); {
+	switch scheme, _, found := strings.Cut(raw, "://"); {
 	case raw == "":
 		return errURLEmpty
 	case blank == 0:
@@ -214,7 +244,7 @@ func checkForm(raw string) error {
 	case strings.ContainsAny(raw, ",;") && strings.Contains(strings.TrimPrefix(raw, "unix:/"), "unix:/"):
 		return errURLSeveral
 	case scheme != "unix" && found:
-		return checkHost(rest)
+		return checkHost(one[len(scheme)+len("://"):])
 	}
 	return nil
 }
@@ -242,23 +272,32 @@ func checkHost(rest string) error {
 }
 
 func parseURL(raw string) (e Endpoint, err error) {
-	if err := checkForm(raw); err != nil {
+	one, seeds := cutSeeds(raw)
+	if err := checkForm(raw, one); err != nil {
 		return e, err
 	}
-	u, err := url.Parse(raw)
+	u, err := url.Parse(one)
 	if err != nil {
 		return e, anonymous(err, raw)
 	}
-	switch u.Scheme {
+	scheme, kind, _ := strings.Cut(u.Scheme, "+")
+	switch scheme {
 	case "redis", "valkey":
-		err = parseTCP(&e, u)
 	case "rediss", "valkeys":
 		e.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-		err = parseTCP(&e, u)
 	case "unix":
+	default:
+		return e, errURLScheme
+	}
+	switch {
+	case seeds != nil && scheme != "unix":
+		err = parseSeeds(&e, u, kind, seeds)
+	case strings.Contains(u.Scheme, "+"):
+		err = errURLScheme
+	case scheme == "unix":
 		err = parseUnix(&e, u)
 	default:
-		err = errURLScheme
+		err = parseTCP(&e, u)
 	}
 	if err != nil {
 		return e, err
@@ -286,30 +325,45 @@ func anonymous(err error, raw string) error {
 	return errURLForm
 }
 
-func parseTCP(e *Endpoint, u *url.URL) error {
-	// An @ after the authority ends a password with a bare /, ? or #. Going on
-	// would take a part of it for the host, the database or a parameter, and
-	// show it.
-	if u.Opaque != "" || strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@") {
+func parseTCP(e *Endpoint, u *url.URL) (err error) {
+	if misplaced(u) {
 		return errURLSyntax
 	}
+	e.Network = "tcp"
+	if e.Addr, err = parseHost(u, defaultPort); err != nil {
+		return err
+	}
+	return parseDB(e, u, strings.TrimPrefix(u.Path, "/"))
+}
+
+// misplaced reports whether there is an @ after the authority. It ends a
+// password with a bare /, ? or #. Going on would take a part of it for the
+// host, the database or a parameter, and show it.
+func misplaced(u *url.URL) bool {
+	return u.Opaque != "" || strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@")
+}
+
+// parseHost returns host:port.
+func parseHost(u *url.URL, defaultPort string) (addr string, err error) {
 	host, port := u.Hostname(), u.Port()
 	switch {
 	case host == "":
-		return errURLHost
-	case strings.IndexFunc(host, neverInHost) >= 0:
-		return errURLName
+		return "", errURLHost
+	case strings.IndexFunc(host, locate.NeverInHost) >= 0:
+		return "", errURLName
 	case strings.HasSuffix(u.Host, ":"):
-		return errURLNoPort
+		return "", errURLNoPort
 	case port == "":
 		port = defaultPort
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return errURLPort
+		return "", errURLPort
 	}
-	e.Network, e.Addr = "tcp", net.JoinHostPort(host, port)
+	return net.JoinHostPort(host, port), nil
+}
 
-	db := strings.TrimPrefix(u.Path, "/")
+// parseDB reads the database from the path.
+func parseDB(e *Endpoint, u *url.URL, db string) error {
 	if db == "" {
 		return nil
 	}
@@ -320,18 +374,6 @@ func parseTCP(e *Endpoint, u *url.URL) error {
 		return fmt.Errorf("the path: %w", err)
 	}
 	return nil
-}
-
-// neverInHost reports whether a character is in no name and no address. The
-// colon and the percent sign are in those of IPv6. Characters beyond ASCII may
-// be in the names of a NetDial, but not those that cannot be seen, such as the
-// blanks of a web page.
-func neverInHost(c rune) bool {
-	letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-	if c >= 0x80 {
-		return !unicode.IsPrint(c)
-	}
-	return !letter && !strings.ContainsRune("-._:%", c)
 }
 
 func parseUnix(e *Endpoint, u *url.URL) error {
@@ -381,21 +423,40 @@ func parseParams(e *Endpoint, u *url.URL) error {
 	if err != nil {
 		return anonymous(err, u.RawQuery)
 	}
+	veiled := query.Has(sentinelPassword)
+	if veiled && strings.Contains(u.RawQuery, "+") {
+		return errURLBlank
+	}
+	ofSeeds := takeSeeds(e, query)
 	for name, values := range query {
-		set, known := params[name]
-		switch {
-		case !known:
-			return fmt.Errorf("unknown parameter %.40q", name)
-		case len(values) > 1:
-			return fmt.Errorf("parameter %s is repeated", name)
-		case e.TLS == nil && strings.HasPrefix(name, "tls_"):
-			return fmt.Errorf("parameter %s needs a scheme with TLS", name)
-		}
-		if err := set(e, values[0]); err != nil {
-			return fmt.Errorf("parameter %s: %w", name, err)
+		if err := setParam(e, name, values, veiled); err != nil {
+			return err
 		}
 	}
-	return e.TLSFiles.read(e.TLS)
+	if err := e.TLSFiles.read(e.TLS); err != nil || e.Seeds == nil {
+		return err
+	}
+	return e.Seeds.parseParams(e, ofSeeds)
+}
+
+// setParam sets what a parameter says. If veiled, an unknown name may be a part
+// of a password.
+func setParam(e *Endpoint, name string, values []string, veiled bool) error {
+	set, known := params[name]
+	switch {
+	case !known && veiled:
+		return errURLVeiled
+	case !known:
+		return fmt.Errorf("unknown parameter %.40q", name)
+	case len(values) > 1:
+		return fmt.Errorf("parameter %s is repeated", name)
+	case e.TLS == nil && strings.HasPrefix(name, "tls_"):
+		return fmt.Errorf("parameter %s needs a scheme with TLS", name)
+	}
+	if err := set(e, values[0]); err != nil {
+		return fmt.Errorf("parameter %s: %w", name, err)
+	}
+	return nil
 }
 
 func setDB(e *Endpoint, value string) error {
