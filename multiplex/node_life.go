@@ -26,7 +26,7 @@ func newNode(g *Group, index int, config conn.Config) *node {
 	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.DriftFactor}
 	n.laneNext.Store(noLane)
 	n.polled.ended = make(chan error, 1)
-	n.dialer.config.Admit = g.config.Allow.check
+	n.dialer.config.Admit = n.admits
 	if n.dialer.config.Limits == (resp.Limits{}) {
 		n.dialer.config.Limits = openingLimits
 	}
@@ -128,7 +128,7 @@ func (n *dialer) dial() pure.LifeAction {
 	}
 	n.config.Omit = c.Server().Forbidden
 	apart := n.tellApart(c)
-	if apart == nil && n.returned(n.server.RunID, c.Server().RunID) {
+	if apart == nil && !n.config.Failover.Expected && n.returned(n.server.RunID, c.Server().RunID) {
 		apart = severalServers()
 	}
 	n.group.mu.Lock()
@@ -141,6 +141,7 @@ func (n *dialer) dial() pure.LifeAction {
 	}
 	n.idle.learn(n.server.RunID == c.Server().RunID, n.group.config.ProbeAfter, n.group.now())
 	n.conn, n.server = c, *c.Server()
+	c.Follow()
 	n.group.members.Met(n.index, &n.server, n.dialed)
 	n.reporter.remarks.meet(n.index, n.group.config, &n.server)
 	n.credentialedLocked()

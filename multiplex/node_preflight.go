@@ -16,6 +16,14 @@ import (
 // checkRole is the PreflightError.Check of a replica.
 const checkRole = "role"
 
+// admits refuses a server that must not take part, as Config.Allow and the
+// node's endpoint have it.
+func (n *node) admits(s *conn.Server) error {
+	allow := n.group.config.Allow
+	allow.Cluster = allow.Cluster || n.dialer.config.InCluster()
+	return allow.check(s)
+}
+
 // check refuses a server that is no independent master (R22). What the server
 // does not say is no reason to refuse it.
 func (a *Allow) check(s *conn.Server) error {
@@ -181,7 +189,7 @@ func (n *node) hear(v resp.Value) error {
 	if !ok {
 		return fmt.Errorf("%w: type %q to INFO", ErrUnexpected, v.Type())
 	}
-	if err := n.group.config.Allow.check(&now); err != nil {
+	if err := n.admits(&now); err != nil {
 		return err
 	}
 	if member.ProcessOf(&now) != member.ProcessOf(&n.server) {

@@ -32,6 +32,7 @@ func (n *reader) drain(c *conn.Conn, now time.Duration) error {
 			return err
 		}
 		if v.IsError() {
+			c.Doubt(v)
 			if err := cmp.Or(n.demotedBy(v), n.loggedOut(c, v)); err != nil {
 				return err
 			}
@@ -124,7 +125,7 @@ func (n *reader) handleReply(r *round, form *Form, v resp.Value) error {
 		why := n.refusalOf(v)
 		n.counters.countError(conn.ClassOf(v))
 		gone := hasMoved(v)
-		if gone {
+		if gone && n.dialer.config.Seeds == nil {
 			n.warnOfMove(why)
 		}
 		for _, m := range r.members() {
