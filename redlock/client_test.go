@@ -39,6 +39,8 @@ func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
 		"17 nodes":              {Config{Nodes: Nodes(many(17)...)}, "1 to 16 nodes are needed, not 17"},
 		"the same node twice":   {Config{Nodes: Nodes(append(many(2), "redis://node1")...)}, "node1:6379 is named twice"},
 		"… with its port":       {Config{Nodes: Nodes("redis://a", "redis://a:6379")}, "a:6379 is named twice"},
+		"sentinels twice":       {Config{Nodes: Nodes("redis+sentinel://a,b/m", "redis+sentinel://a,b/m/1")}, "sentinel:a:26379,b:26379/m is named twice"},
+		"a cluster's slots":     {Config{Nodes: Nodes("redis+cluster://a"), Prefix: "{}x{y}"}, "no hash tag"},
 		"… in capitals":         {Config{Nodes: Nodes("redis://Node", "redis://nOde")}, "named twice"},
 		"… of another database": {Config{Nodes: Nodes("redis://a/1", "redis://a/2")}, "named twice"},
 		"… with TLS":            {Config{Nodes: Nodes("redis://a", "rediss://a")}, "named twice"},

@@ -70,8 +70,11 @@ func (d *deployment) environment(client *redlock.Client, pass, shared bool, reso
 }
 
 // withoutPasswords removes the passwords from a list of URLs. ok is false if one
-// cannot be read: then none may be shown.
+// cannot be read, or names sentinels: then none may be shown.
 func withoutPasswords(list string) (text string, ok bool) {
+	if strings.Contains(strings.ToLower(list), "+sentinel:") {
+		return "", false // a parameter may be a password
+	}
 	if !strings.Contains(list, "@") {
 		return list, true
 	}

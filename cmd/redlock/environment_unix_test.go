@@ -111,6 +111,8 @@ func TestPasswordsAreTakenOutOfURLs_R27(t *testing.T) {
 		{"redis://:p%zz@a", "", false},
 		{"redis://:p@a,,redis://b", "", false},
 		{"redis:p@a", "", false},
+		{"redis+sentinel://a/m?sentinel_password=p", "", false},
+		{"redis://a,Redis+Sentinel://a/m?s%65ntinel_password=p", "", false},
 	} {
 		text, ok := withoutPasswords(test.list)
 		require.Equal(t, test.want, text)

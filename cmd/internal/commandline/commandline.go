@@ -40,7 +40,8 @@ var errMissing = errors.New("there is no URL between two commas, or before or be
 
 // SplitURLs splits lists as they are in a crontab, a YAML block or a
 // here-document: with commas, blanks and line breaks between the URLs. A comma
-// after a backslash belongs to the URL. Nothing between two commas is an error,
+// after a backslash belongs to the URL, and so does one between the hosts of
+// redis+sentinel: and redis+cluster:. Nothing between two commas is an error,
 // since a variable that is not set would make another deployment of the rest.
 // So is nothing before the first comma, and behind the last one, unless the list
 // has several lines.
@@ -71,6 +72,7 @@ func SplitURLs(lists ...string) (urls []string, err error) {
 func cutURL(word string) (url, rest string, comma bool) {
 	for i := 0; i < len(word); i++ {
 		switch {
+		case word[i] == ',' && betweenHosts(word[:i], word[i+1:]):
 		case word[i] == ',':
 			return url, word[i+1:], true
 		case word[i] == '\\' && i+1 < len(word) && word[i+1] == ',':
@@ -82,6 +84,15 @@ func cutURL(word string) (url, rest string, comma bool) {
 		url += word[i : i+1]
 	}
 	return url, "", false
+}
+
+// betweenHosts reports whether a comma stands between two hosts of one URL, and
+// not between two URLs.
+func betweenHosts(url, rest string) bool {
+	scheme, _, _ := strings.Cut(strings.ToLower(url), "://")
+	next, _, _ := strings.Cut(rest, ",")
+	lists := strings.HasSuffix(scheme, "+sentinel") || strings.HasSuffix(scheme, "+cluster")
+	return lists && next != "" && !strings.Contains(next, ":/")
 }
 
 // Empty returns an error if a flag or an argument that was given on the command

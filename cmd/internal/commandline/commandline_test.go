@@ -56,7 +56,10 @@ func TestSplitURLsTakesBytesAndSeesWhatIsMissing(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, urls, "%q", list)
 	}
-	urls, err := SplitURLs("redis://a", "redis://:\xe9@b unix:///c\\,d")
+	urls, err := SplitURLs("redis+sentinel://a:1,b,[::1]:2/m,Redis+Cluster://c,d,unix:/e,redis://f,unix:///g")
+	require.NoError(t, err)
+	require.Equal(t, []string{"redis+sentinel://a:1,b,[::1]:2/m", "Redis+Cluster://c,d", "unix:/e", "redis://f", "unix:///g"}, urls)
+	urls, err = SplitURLs("redis://a", "redis://:\xe9@b unix:///c\\,d")
 	require.NoError(t, err)
 	require.Equal(t, want, urls)
 	for list, want := range map[string][]string{" , \n": nil, "": nil, `a\b\\,c\`: {`a\b\\`, `c\`}, "a,\n": {"a"}} {
