@@ -167,13 +167,13 @@ func named(what, addr string, err error) error {
 // connect dials a server that seeds have named, and returns its connection if
 // it says that it is the node's.
 func (s *search) connect(addr string) (*Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(s.ctx, s.part, dialTimeout(s.part))
-	defer cancel()
 	if s.cfg.InCluster() {
-		if err := s.confirm(ctx, addr); err != nil {
+		if err := s.confirm(addr); err != nil {
 			return nil, err
 		}
 	}
+	ctx, cancel := context.WithTimeoutCause(s.ctx, s.part, dialTimeout(s.part))
+	defer cancel()
 	cfg := *s.cfg
 	cfg.Addr = addr
 	cfg.Admit = func(server *Server) error {
@@ -206,11 +206,11 @@ func isPrimary(server *Server) error {
 // confirm asks the server of a cluster at addr whether the slot is its own,
 // unless it has said so. If it is not, what it says is tried next: other seeds
 // may be outdated, but a server knows what it gave away.
-func (s *search) confirm(ctx context.Context, addr string) error {
+func (s *search) confirm(addr string) error {
 	if slices.Contains(s.owners, addr) {
 		return nil
 	}
-	h := s.cfg.ask(ctx, addr, s.part)
+	h := s.cfg.ask(s.ctx, addr, s.part)
 	switch {
 	case h.err != nil:
 		return h.err

@@ -294,27 +294,23 @@ func TestSearchIsBounded_R33(t *testing.T) {
 // With real sentinels: over each kind of connection, with passwords, before and
 // after a failover, and with all sentinels but one gone.
 func TestRealSentinels(t *testing.T) {
+	t.Parallel()
 	for name, option := range map[string]redistest.Option{"TCP": redistest.OverTCP, "TLS": redistest.OverTLS} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := redistest.Sentinels(t, option, redistest.Password("hunter/2@?"))
 			for _, protocol := range []string{"2", "3"} {
-				c := connect(t, g.URL()+"&protocol="+protocol)
-				require.Equal(t, g.Servers[0].TCPAddr(), c.Server().Addr)
+				c := finds(t, g.URL()+"&protocol="+protocol, 0, g.Servers[0])
 				require.Equal(t, "OK", ask(t, c, "SET", "k", "v"))
 			}
-			c := connect(t, g.URL())
-			c.Follow()
 			now, err := g.Failover()
 			require.NoError(t, err)
-			eventually(t, func() bool { return c.Err() != nil })
-			again := connect(t, g.URL())
-			require.Equal(t, now.TCPAddr(), again.Server().Addr)
+			again := finds(t, g.URL(), 0, now)
 			require.Equal(t, "v", ask(t, again, "GET", "k"))
 
 			require.NoError(t, g.Sentinels[0].Kill())
 			require.NoError(t, g.Sentinels[1].Stop())
-			again = connect(t, g.URL())
-			require.Equal(t, now.TCPAddr(), again.Server().Addr)
+			finds(t, g.URL(), 0, now)
 			require.NoError(t, g.Sentinels[2].Kill())
 			e, err := ParseURL(g.URL())
 			require.NoError(t, err)
@@ -330,6 +326,7 @@ func TestRealSentinels(t *testing.T) {
 // A wrong password for sentinels is their error, and a wrong one for servers
 // theirs.
 func TestWrongPasswordsOfSentinelsAndServers_R27(t *testing.T) {
+	t.Parallel()
 	g := redistest.Sentinels(t, redistest.Password("hunter/2@?"))
 	for _, c := range [][2]string{{"hunter%2F2", "the server "}, {"sentinels%2F", "the sentinel "}} {
 		wrong := strings.Replace(g.URL(), c[0], "wrong%2F2", 1)
@@ -346,17 +343,17 @@ func TestWrongPasswordsOfSentinelsAndServers_R27(t *testing.T) {
 // With a real cluster: each slot's owner is found, before and after a failover,
 // after a slot moved, and with a seed that is gone.
 func TestRealCluster(t *testing.T) {
+	t.Parallel()
 	for name, option := range map[string]redistest.Option{"TCP": redistest.OverTCP, "TLS": redistest.OverTLS} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := redistest.Cluster(t, option, redistest.Password("hunter/2@?"))
 			slot := SlotOf("{06S}")
-			at := func(slot uint16) func(cfg *Config) { return func(cfg *Config) { cfg.Slot = slot } }
 			for _, other := range []uint16{0, 6000, 16383} {
-				c := connect(t, g.URL(), at(other))
-				require.Equal(t, g.Owner(other).TCPAddr(), c.Server().Addr)
+				c := finds(t, g.URL(), other, g.Owner(other))
 				require.Equal(t, "cluster", c.Server().Mode)
 			}
-			c := connect(t, g.URL(), at(slot))
+			c := finds(t, g.URL(), slot, g.Servers[0])
 			c.Follow()
 			require.Equal(t, "OK", ask(t, c, "SET", "{06S}:k", "v"))
 			require.NoError(t, g.MoveSlot(slot, g.Servers[1], func() {
@@ -365,32 +362,37 @@ func TestRealCluster(t *testing.T) {
 			}))
 			require.Error(t, moved(t, c, "GET", "{06S}:k"))
 			require.ErrorIs(t, c.Err(), ErrMoved)
-			c = connect(t, g.URL(), at(slot))
-			require.Equal(t, g.Servers[1].TCPAddr(), c.Server().Addr)
+			c = finds(t, g.URL(), slot, g.Servers[1])
 			require.Equal(t, "v", ask(t, c, "GET", "{06S}:k"))
 
 			now, err := g.Failover(slot)
 			require.NoError(t, err)
-			// The former master may not know of it yet.
-			eventually(t, func() bool { return reaches(t, g.URL(), slot) == now.TCPAddr() })
+			finds(t, g.URL(), slot, now)
 			require.NoError(t, g.Servers[1].Kill())
-			c = connect(t, g.URL(), at(slot))
-			require.Equal(t, now.TCPAddr(), c.Server().Addr)
+			finds(t, g.URL(), slot, now)
 		})
 	}
 }
 
-// reaches returns the address of the server that a dial finds, or "".
-func reaches(t testing.TB, raw string, slot uint16) string {
+// finds dials until it finds a server, and returns the connection. Seeds may be
+// outdated for a moment after a failover.
+func finds(t testing.TB, raw string, slot uint16, want *redistest.Server) (c *Conn) {
 	t.Helper()
 	e, err := ParseURL(raw)
 	require.NoError(t, err)
-	c, err := Dial(t.Context(), Config{Endpoint: e, Slot: slot})
-	if err != nil {
-		return ""
-	}
-	defer c.Close()
-	return c.Server().Addr
+	eventually(t, func() bool {
+		c, err = Dial(t.Context(), Config{Endpoint: e, Slot: slot})
+		if err != nil {
+			return false
+		}
+		if c.Server().Addr != want.TCPAddr() {
+			_ = c.Close()
+			return false
+		}
+		return true
+	})
+	t.Cleanup(func() { c.Close() })
+	return c
 }
 
 // moved sends one command, passes an error to Doubt, and returns it.

@@ -16,8 +16,10 @@ import (
 )
 
 // Seeds are the addresses at which Dial asks where a node's server is: those of
-// sentinels, or of some servers of a cluster. Every way to print them leaves
-// out the user and the password (R27).
+// sentinels, or of some servers of a cluster. All clients should name the same.
+// The server that they name gets the endpoint's credentials, so seeds that lie
+// may learn them; with TLS, only a server with the right certificate does.
+// Every way to print Seeds leaves out the user and the password (R27).
 type Seeds struct {
 	// Addrs are 1 to 16 times host:port.
 	Addrs []string
@@ -40,9 +42,10 @@ type Seeds struct {
 const mostSeeds = 16
 
 // String returns the addresses and the name, such as "sentinel:a:26379/name" or
-// "cluster:a:6379,b:6379".
+// "cluster:a:6379,b:6379". It is the name of the node in its deployment, so the
+// addresses are sorted.
 func (s Seeds) String() string {
-	all := strings.Join(s.Addrs, ",")
+	all := strings.Join(slices.Sorted(slices.Values(s.Addrs)), ",")
 	if s.Master == "" {
 		return kindCluster + ":" + all
 	}

@@ -126,8 +126,8 @@ func TestParseURLRefusesSeeds_R1_R27(t *testing.T) {
 // The node has one name, whichever server is found, and no secret in it.
 func TestSeedsAreNamedWithoutSecrets_R27(t *testing.T) {
 	for raw, want := range map[string]string{
-		"rediss+sentinel://u:hunter2@a:1,[::1]/m/2?sentinel_username=u&sentinel_password=hunter2": "sentinel:a:1,[::1]:26379/m",
-		"redis+cluster://:hunter2@a,b:1": "cluster:a:6379,b:1",
+		"rediss+sentinel://u:hunter2@b:1,[::1]/m/2?sentinel_username=u&sentinel_password=hunter2": "sentinel:[::1]:26379,b:1/m",
+		"redis+cluster://:hunter2@b:1,a": "cluster:a:6379,b:1",
 	} {
 		e, err := ParseURL(raw)
 		require.NoError(t, err)

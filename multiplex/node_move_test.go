@@ -44,6 +44,7 @@ func (c *cluster) claims(key string) {
 // failed vote, and the node is dialed where the slot is now. ASK is a failed
 // vote, and nothing else (R24).
 func TestNodeFollowsItsSlot_R24(t *testing.T) {
+	t.Parallel()
 	g := redistest.Cluster(t)
 	const key = "{06S}:k" // of slot 0
 	c := moving(t, g.URL(), key)
@@ -77,6 +78,7 @@ func (c *cluster) reached() string {
 // A node whose primary stopped is dialed where the sentinels say, also when
 // that is a server from before (R22).
 func TestNodeFollowsItsPrimary_R22(t *testing.T) {
+	t.Parallel()
 	g := redistest.Sentinels(t)
 	c := moving(t, g.URL(), "k")
 	c.claims("k")
