@@ -19,11 +19,11 @@ type ClusterGroup struct {
 }
 
 // Cluster starts a cluster for a test, and waits until all servers agree, which
-// takes seconds. A master counts as down after 500 ms.
+// takes seconds. A master counts as down after 1 s.
 func Cluster(tb testing.TB, options ...Option) *ClusterGroup {
 	tb.Helper()
 	options = append([]Option{OverTCP, OfOneKind, Args("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
-		"--cluster-enabled", "yes", "--cluster-node-timeout", "500")}, options...)
+		"--cluster-enabled", "yes", "--cluster-node-timeout", "1000")}, options...)
 	g := &ClusterGroup{Servers: Servers(tb, 6, append(options, toReplicate, toCluster)...)}
 	if err := g.form(); err != nil {
 		tb.Fatal(err)

@@ -12,6 +12,7 @@ import (
 // Each way to lose a primary makes another server the primary, and the former
 // comes back as its replica.
 func TestSentinelsFailOver(t *testing.T) {
+	redistest.Long(t)
 	redistest.NoLeaks(t)
 	g := redistest.Sentinels(t, redistest.Password("hunter/2@?"))
 	require.Same(t, g.Servers[0], g.Primary())
