@@ -164,7 +164,8 @@ const DefaultMaxTTL = 30 * time.Second
 // A Node is one master of a deployment.
 type Node struct {
 	// URL is the address: redis://user:password@host:port/db, rediss: for TLS,
-	// valkey:, valkeys:, or unix:///path/to/socket. It must be set.
+	// valkey:, valkeys:, or unix:///path/to/socket. Behind redis+sentinel: and
+	// redis+cluster: the server may change; see [conn.ParseURL]. It must be set.
 	URL string
 	// Durable declares a node that loses nothing in a crash (appendonly yes,
 	// appendfsync always, no-appendfsync-on-rewrite no). It needs no quarantine

@@ -180,6 +180,7 @@ func (c *clocks) of(i int) (probe.Clock, bool) { return probe.Estimate(c.bursts[
 // nodeView is one node, for programs. What is unknown is missing.
 type nodeView struct {
 	Addr          string     `json:"addr"`
+	Found         string     `json:"found,omitempty"` // the server's address, by the sentinels or the cluster at Addr
 	State         string     `json:"state"`
 	Role          string     `json:"role,omitempty"`
 	Product       string     `json:"product,omitempty"`
@@ -267,8 +268,11 @@ func nodeViewOf(f *probe.Facts, s *redlock.NodeStatus, c *clocks, o *observer, i
 	row := []string{n.Addr, n.State, unknown, unknown, unknown, "", "", "", unknown, unknown, "", ""}
 	if f.Err == nil {
 		n.Role, n.Product, n.Version, n.RunID = roleOf(f), f.Server.Product, f.Server.Version, f.RunID()
-		n.Eviction, n.Persistence = f.Policy(), persistence(f)
+		n.Found, n.Eviction, n.Persistence = f.Server.Addr, f.Policy(), persistence(f)
 		row[2], row[3] = cmp.Or(n.Role, "?"), cmp.Or(strings.TrimSpace(n.Product+" "+n.Version), "?")
+		if n.Found != "" {
+			row[3] += " at " + plain(n.Found)
+		}
 		row[8], row[9] = cmp.Or(n.Eviction, "?"), cmp.Or(n.Persistence, "?")
 		if up, ok := f.Uptime(); ok {
 			row[4] = n.showStart(up)

@@ -81,8 +81,11 @@ func (f *Facts) Role() string {
 func (f *Facts) Policy() string { return cmp.Or(f.Info["maxmemory_policy"], f.Server.EvictionPolicy) }
 
 // Clustered reports whether the server is part of a cluster, or ready to be
-// one.
+// one, and its URL does not say so.
 func (f *Facts) Clustered() bool {
+	if f.Server.Addr != "" {
+		return false // seeds led there
+	}
 	return f.Server.Mode == "cluster" || f.Info["cluster_enabled"] == "1"
 }
 

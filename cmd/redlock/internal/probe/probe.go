@@ -57,7 +57,9 @@ func (p *Probe) connect(ctx context.Context) error {
 	}
 	p.Close()
 	ctx, found := p.watchForPlaintext(ctx)
-	c, err := conn.Dial(ctx, conn.Config{Endpoint: p.endpoint, Credentials: p.Credentials, NetDial: p.dial, Limits: limits})
+	c, err := conn.Dial(ctx, conn.Config{
+		Endpoint: p.endpoint, Credentials: p.Credentials, NetDial: p.dial, Limits: limits, Slot: conn.SlotOf(p.prefix),
+	})
 	if plain := found(); plain != nil && err != nil {
 		return plain
 	}
@@ -132,7 +134,7 @@ func (p *Probe) Others(ctx context.Context, run string) (others []string) {
 		}
 	}
 	for _, e := range endpoints {
-		c, err := conn.Dial(ctx, conn.Config{Endpoint: e, Credentials: p.Credentials, Limits: limits})
+		c, err := conn.Dial(ctx, conn.Config{Endpoint: e, Credentials: p.Credentials, Limits: limits, Slot: conn.SlotOf(p.prefix)})
 		if err != nil {
 			continue // it is no vote for another client either
 		}
