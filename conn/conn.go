@@ -169,8 +169,8 @@ func (c *Conn) Shutdown() error {
 	return c.end("close", ErrClosed, false)
 }
 
-// Close calls Shutdown, waits for the writer goroutine, and frees the
-// descriptor. Only the owner of the read side may call it. It may be called
+// Close calls Shutdown, waits for the writer goroutine and for those of Follow,
+// and frees the descriptor. Only the owner of the read side may call it. It may be called
 // after Break and Shutdown, and more than once.
 func (c *Conn) Close() error {
 	c.made()

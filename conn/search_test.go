@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"strings"
@@ -308,6 +309,8 @@ func TestRealSentinels(t *testing.T) {
 			again := finds(t, g.URL(), 0, now)
 			require.Equal(t, "v", ask(t, again, "GET", "k"))
 
+			finds(t, strings.Replace(g.URL(), "@", "@nowhere.invalid,", 1), 0, now)
+
 			require.NoError(t, g.Sentinels[0].Kill())
 			require.NoError(t, g.Sentinels[1].Stop())
 			finds(t, g.URL(), 0, now)
@@ -404,4 +407,37 @@ func moved(t testing.TB, c *Conn, args ...string) (said error) {
 		return nil
 	})
 	return said
+}
+
+// The name that is verified is the one by which sentinels announce the server,
+// or tls_server_name where they announce an address.
+func TestCertificateIsForTheNameThatSentinelsSay_R27(t *testing.T) {
+	certs := newCertificates(t, "db.test")
+	for name, c := range map[string]struct {
+		announced, params, fails string
+	}{
+		"a name":                  {"db.test:1", "", ""},
+		"another name":            {"x.test:1", "", "not x.test"},
+		"an address":              {"10.0.0.1:1", "", "10.0.0.1"},
+		"an address, with a name": {"10.0.0.1:1", "&tls_server_name=db.test", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSeeded(t)
+				s.sentinels(c.announced)
+				n := redistest.NewNode(redistest.NodeConfig{})
+				n.Serve(tls.NewListener(s.network.Listen(c.announced), certs.Server()))
+				t.Cleanup(func() { n.Close() })
+				conn, err := s.dial("rediss+sentinel://s1/m?sentinel_tls=false"+c.params, func(cfg *Config) {
+					cfg.Endpoint = cfg.Endpoint.Or(Endpoint{TLS: certs.Client()})
+				})
+				if c.fails != "" {
+					require.ErrorContains(t, err, c.fails)
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, c.announced, conn.Server().Addr)
+			})
+		})
+	}
 }
