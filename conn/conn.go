@@ -170,8 +170,8 @@ func (c *Conn) Shutdown() error {
 }
 
 // Close calls Shutdown, waits for the writer goroutine and for those of Follow,
-// and frees the descriptor. Only the owner of the read side may call it. It may be called
-// after Break and Shutdown, and more than once.
+// and frees the descriptor. Only the owner of the read side may call it. It may
+// be called after Break and Shutdown, and more than once.
 func (c *Conn) Close() error {
 	c.made()
 	err := c.Shutdown()

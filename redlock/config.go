@@ -331,8 +331,8 @@ func (config *Config) endpoint(n Node) (conn.Config, error) {
 	return node, node.Check()
 }
 
-// hasTag reports whether the keys with a prefix have one slot of a cluster: that
-// of the text between the first { and the next }.
+// hasTag reports whether all keys with a prefix have one slot: that of the
+// text between the first { and the next }.
 func hasTag(prefix string) bool {
 	_, rest, _ := strings.Cut(prefix, "{")
 	tag, _, closed := strings.Cut(rest, "}")
