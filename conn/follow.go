@@ -53,7 +53,7 @@ func (c *Conn) Doubt(v resp.Value) {
 			c.Break(ErrMoved)
 		}
 	case ClassClusterDown, ClassNoReplicas, ClassReadOnly, ClassMasterDown:
-		c.follower.ring()
+		c.follower.askAgain()
 	}
 }
 
@@ -75,8 +75,8 @@ func (f *follower) end() {
 	}
 }
 
-// ring has the seeds asked, at once or after the present question.
-func (f *follower) ring() {
+// askAgain has the seeds asked, at once or after the present question.
+func (f *follower) askAgain() {
 	select {
 	case f.doubt <- struct{}{}:
 	default:
@@ -179,7 +179,7 @@ func (f *follower) subscribe(ctx context.Context, seed string) bool {
 	defer stop()
 	var heard atomic.Bool
 	defer keepAlive(c, &heard)()
-	f.ring()
+	f.askAgain()
 	for range mostNews {
 		v, err := c.await()
 		if err != nil {
@@ -187,7 +187,7 @@ func (f *follower) subscribe(ctx context.Context, seed string) bool {
 		}
 		heard.Store(true)
 		if locate.Switched(v, f.cfg.Seeds.Master) {
-			f.ring()
+			f.askAgain()
 		}
 	}
 	return true

@@ -409,6 +409,39 @@ func moved(t testing.TB, c *Conn, args ...string) (said error) {
 	return said
 }
 
+// The rights that are enough for sentinels, and beside those of locks for the
+// servers of a cluster.
+func TestLeastRightsOfSeeds(t *testing.T) {
+	t.Parallel()
+	asking := []string{"on", ">w/1", "-@all", "+auth", "+hello", "+client|setname", "+client|id", "+client|info", "+info"}
+	g := redistest.Sentinels(t)
+	for _, s := range g.Sentinels {
+		_, err := s.Do(append(append([]string{"ACL", "SETUSER", "w"}, asking...), "+sentinel|get-master-addr-by-name", "+subscribe", "+ping", "&+switch-master")...)
+		require.NoError(t, err)
+		_, err = s.Do("ACL", "SETUSER", "default", "-sentinel|get-master-addr-by-name")
+		require.NoError(t, err)
+	}
+	c := finds(t, g.URL()+"?sentinel_username=w&sentinel_password=w%2F1", 0, g.Servers[0])
+	c.Follow()
+	eventually(t, func() bool {
+		subscribed := false
+		for _, s := range g.Sentinels {
+			all, _ := s.Do("CLIENT", "LIST")
+			for line := range strings.Lines(fmt.Sprint(all)) {
+				subscribed = subscribed || strings.Contains(line, " sub=1 ") && strings.Contains(line, " user=w ")
+			}
+		}
+		return subscribed
+	})
+
+	members := redistest.Cluster(t)
+	for _, s := range members.Servers {
+		_, err := s.Do(append(append([]string{"ACL", "SETUSER", "w"}, asking...), "+cluster|myid", "+cluster|slots")...)
+		require.NoError(t, err)
+	}
+	finds(t, strings.Replace(members.URL(), "://", "://w:w%2F1@", 1), 0, members.Servers[0])
+}
+
 // The name that is verified is the one by which sentinels announce the server,
 // or tls_server_name where they announce an address.
 func TestCertificateIsForTheNameThatSentinelsSay_R27(t *testing.T) {
