@@ -202,6 +202,9 @@ func (c Config) check() error {
 		if err := c.Nodes[i].Check(); err != nil {
 			return fmt.Errorf("multiplex: node %d (%s): %w", i, c.Nodes[i].Endpoint, err)
 		}
+		if c.Nodes[i].Endpoint.Failover.Expected {
+			return fmt.Errorf("multiplex: node %d (%s) fails over, which is not supported yet", i, c.Nodes[i].Endpoint)
+		}
 	}
 	if c.MaxTTL != 0 && (c.MaxTTL < time.Millisecond || c.MaxTTL > pure.LongestTTL) {
 		return fmt.Errorf("multiplex: MaxTTL is %v: it must be between 1ms and %v", c.MaxTTL, pure.LongestTTL)
