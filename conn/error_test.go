@@ -172,7 +172,7 @@ func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
 		"Credentials": {{Value: Credentials{Username: user, Password: password}, Open: true}, {Value: &Credentials{Username: user, Password: password}, Open: true}},
 		"Step":        {{Value: config.Prelude[0], Open: true}},
 		"Error":       {{Value: e}, {Value: refused}}, "StepError": {{Value: step}}, "PeerError": {{Value: &PeerError{Err: errTest}}},
-		"Class": {{Value: step.Class}}, "Outlook": {{Value: Passing}}, "Server": {{Value: c.Server()}}, "Event": {{Value: Event{}}}, "TLSFiles": {{Value: TLSFiles{}}}, "Failover": {{Value: Failover{}}},
+		"Class": {{Value: step.Class}}, "Outlook": {{Value: Passing}}, "Server": {{Value: c.Server()}}, "Event": {{Value: Event{}}}, "TLSFiles": {{Value: TLSFiles{}}}, "Failover": {{Value: Failover{}}}, "Standing": {{Value: Standing{}}},
 		"Seeds":  {{Value: seeds, Open: true}, {Value: &seeds, Open: true}},
 		"Poller": {{Value: &Poller{}}},
 	}
@@ -193,7 +193,7 @@ func TestZeroValuesAndNilContextsPanicWithThePackagesName(t *testing.T) {
 	for _, v := range []any{
 		(*Conn)(nil), new(Conn), (*Poller)(nil), new(Poller), new(Server), new(Config), Endpoint{}, Step{}, Class(0), Outlook(0),
 		new(Error), new(StepError), new(PeerError), (*Error)(nil), (*StepError)(nil), (*PeerError)(nil), TLSFiles{}, Event{},
-		Credentials{}, Seeds{},
+		Credentials{}, Seeds{}, Failover{}, Standing{},
 	} {
 		redistest.MethodsFailAtTheDoor(t, prefix, v, nil, false)
 		redistest.MethodsFailAtTheDoor(t, prefix, v, t.Context(), false)

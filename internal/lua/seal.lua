@@ -18,7 +18,7 @@
 -- deployments are over, propose removes: they would let in the clients of those
 -- beside the new ones. A value of another form stays as it is: it is not ours.
 -- A seal is never lowered: the larger MaxTTL stays, and for the same process
--- the longer time watched.
+-- the longer time watched. So does the longer bound of a node that fails over.
 local values = {}
 for i = 1, 2 do
   local value = redis.pcall('GET', KEYS[i])
@@ -34,15 +34,19 @@ local seal, opening = values[1], values[2]
 local verb, identity = ARGV[1], ARGV[2]
 
 local function read(text) -- a seal of any form
+  local head, bound, tail = string.match(text, '^redlock%-seal 4 (.*) failover_ms=(%d+)( watched_ms=.*)$')
+  if bound then
+    text = 'redlock-seal 3 ' .. head .. tail
+  end
   local who, run, longest, watched, uptime = string.match(text, '^redlock%-seal [23] ' ..
     '(deployment=%x+ nodes=%d+ members=[%x,]+) run_id=(%S+) max_ttl_ms=(%d+) watched_ms=(%d+) uptime_ms=(%d+)$')
   if who then
-    return who, run, tonumber(longest), tonumber(watched), uptime
+    return who, run, tonumber(longest), tonumber(watched), uptime, tonumber(bound)
   end
   run, longest, watched = string.match(text, '^redlock%-seal 1 run_id=(%S+) max_ttl_ms=(%d+) watched_ms=(%d+)$')
   return '', run, tonumber(longest), tonumber(watched), '0'
 end
-local owner, run, longest, watched, uptime = read(seal)
+local owner, run, longest, watched, uptime, bound = read(seal)
 local strange = seal ~= '' and not run
 local stage, opener = string.match(opening, '^redlock%-opening 1 (%l+) (deployment=%x+ nodes=%d+ members=[%x,]+)$')
 if strange or opening ~= '' and not stage then
@@ -110,15 +114,22 @@ local locked = stage == 'locked' and opener == identity
 if not locked and owner ~= identity and not (free and verb == 'adopt') then
   return 0
 end
-local _, new_run, new_longest, new_watched, new_uptime = read(ARGV[3])
+local _, new_run, new_longest, new_watched, new_uptime, new_bound = read(ARGV[3])
 if owner == '' or owner == identity then
   new_longest = math.max(new_longest, longest or 0)
+  if new_bound then
+    new_bound = math.max(new_bound, bound or 0)
+  end
   if new_run == run and watched >= new_watched then
     new_watched, new_uptime = watched, uptime
   end
 end
-local new = string.format('redlock-seal 3 %s run_id=%s max_ttl_ms=%d watched_ms=%d uptime_ms=%s',
-  identity, new_run, new_longest, new_watched, new_uptime)
+local form, over = 3, ''
+if new_bound then
+  form, over = 4, string.format(' failover_ms=%d', new_bound)
+end
+local new = string.format('redlock-seal %d %s run_id=%s max_ttl_ms=%d%s watched_ms=%d uptime_ms=%s',
+  form, identity, new_run, new_longest, over, new_watched, new_uptime)
 if new ~= seal then
   redis.call('SET', KEYS[1], new)
 end

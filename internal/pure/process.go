@@ -45,3 +45,13 @@ func whyChanged(process string) string {
 	}
 	return WhyHistory
 }
+
+// Related reports whether two replication histories (conn.Server.History) are of
+// one group: a server and its replica, or a primary and its former one.
+func Related(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	ofA, ofB := strings.Split(a, ":"), strings.Split(b, ":")
+	return ofA[0] == ofB[0] || len(ofA) > 1 && ofA[1] == ofB[0] || len(ofB) > 1 && ofB[1] == ofA[0]
+}

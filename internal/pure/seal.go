@@ -54,6 +54,10 @@ func (i Identity) String() string {
 // (R23, R30). It is stored as text: "redlock-seal 3 deployment=… nodes=5
 // members=… run_id=… max_ttl_ms=30000 watched_ms=30305 uptime_ms=91000".
 //
+// The seal of a node that fails over has form 4, with "failover_ms=7000" behind
+// max_ttl_ms: its Failover.Bound. Clients that take it for a lone master must
+// not believe it, and those that know form 3 alone cannot.
+//
 // Form 2 has the run id alone, so it proves nothing about a server with a
 // replication history. Clients of form 2 must not read form 3: they would find
 // another process there. Form 1, "redlock-seal 1 run_id=… max_ttl_ms=…
@@ -62,6 +66,7 @@ type Seal struct {
 	Identity        Identity // zero in form 1
 	Run             string   // see ProcessName; "-" if the run id may not be asked
 	MaxTTL, Watched time.Duration
+	Failover        Failover
 	// Uptime is the longest possible run of the process at the time of
 	// Watched. It is 0 for unknown, and in form 1.
 	Uptime time.Duration
@@ -72,6 +77,7 @@ const NoRun = "-"
 
 const (
 	anySealHead = "redlock-seal "
+	overHead    = anySealHead + "4 "
 	sealHead    = anySealHead + "3 "
 	runSealHead = anySealHead + "2 "
 	oldSealHead = anySealHead + "1 "
@@ -79,18 +85,23 @@ const (
 
 // String returns the value of the key.
 func (s Seal) String() string {
-	proof := "run_id=" + s.Run + " max_ttl_ms=" + strconv.FormatInt(s.MaxTTL.Milliseconds(), 10) +
+	head, bound := sealHead, ""
+	if s.Failover.Expected {
+		head, bound = overHead, " failover_ms="+strconv.FormatInt(s.Failover.Bound.Milliseconds(), 10)
+	}
+	proof := "run_id=" + s.Run + " max_ttl_ms=" + strconv.FormatInt(s.MaxTTL.Milliseconds(), 10) + bound +
 		" watched_ms=" + strconv.FormatInt(s.Watched.Milliseconds(), 10)
 	if s.Identity == (Identity{}) {
 		return oldSealHead + proof
 	}
-	return sealHead + s.Identity.String() + " " + proof + " uptime_ms=" + strconv.FormatInt(s.Uptime.Milliseconds(), 10)
+	return head + s.Identity.String() + " " + proof + " uptime_ms=" + strconv.FormatInt(s.Uptime.Milliseconds(), 10)
 }
 
 // Over returns the result of writing this seal over an old one. What the old
 // one says of the same process is never lowered (R23).
 func (s Seal) Over(old Seal) Seal {
 	s.MaxTTL = max(s.MaxTTL, old.MaxTTL)
+	s.Failover.Bound = max(s.Failover.Bound, old.Failover.Bound)
 	if s.Run == old.Run && old.Watched >= s.Watched {
 		s.Watched, s.Uptime = old.Watched, old.Uptime
 	}
@@ -106,18 +117,27 @@ func ParseSeal(text string) (Seal, error) {
 	var s Seal
 	rest, isOld := strings.CutPrefix(text, oldSealHead)
 	if !isOld {
-		var err error
-		if s.Identity, rest, err = parseIdentity(text, sealHead); err != nil {
-			s.Identity, rest, err = parseIdentity(text, runSealHead)
+		head := sealHead
+		for _, other := range [...]string{overHead, runSealHead} {
+			if strings.HasPrefix(text, other) {
+				head = other
+			}
 		}
-		if err != nil {
+		s.Failover.Expected = head == overHead
+		var err error
+		if s.Identity, rest, err = parseIdentity(text, head); err != nil {
 			return Seal{}, err
 		}
 	}
 	p := scanner{rest: rest}
 	p.skip("run_id=")
 	s.Run = p.word(" max_ttl_ms=")
-	s.MaxTTL = p.milliseconds(p.until(" watched_ms="))
+	if s.Failover.Expected {
+		s.MaxTTL = p.milliseconds(p.until(" failover_ms="))
+		s.Failover.Bound = p.milliseconds(p.until(" watched_ms="))
+	} else {
+		s.MaxTTL = p.milliseconds(p.until(" watched_ms="))
+	}
 	p.require(s.MaxTTL > 0)
 	if isOld {
 		s.Watched = p.milliseconds(p.rest)
@@ -247,7 +267,7 @@ const (
 // LaterForm reports whether a text is a seal or an opening of a newer version's
 // form.
 func LaterForm(text string) bool {
-	for head, last := range map[string]int{anySealHead: 3, anyOpeningHead: 1} {
+	for head, last := range map[string]int{anySealHead: 4, anyOpeningHead: 1} {
 		rest, ok := strings.CutPrefix(text, head)
 		form, _, _ := strings.Cut(rest, " ")
 		if n, err := strconv.ParseUint(form, 10, 31); ok && err == nil && int(n) > last {

@@ -12,16 +12,20 @@ import (
 const (
 	idText      = "deployment=0123456789abcdef0123456789abcdef nodes=2 members=aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb"
 	newSealText = "redlock-seal 3 " + idText + " run_id=abcd max_ttl_ms=10000 watched_ms=0 uptime_ms=77"
-	oldSealText = "redlock-seal 1 run_id=abcd max_ttl_ms=10000 watched_ms=10105"
+	// overSealText is the seal of a node that fails over.
+	overSealText = "redlock-seal 4 " + idText + " run_id=abcd max_ttl_ms=10000 failover_ms=7000 watched_ms=0 uptime_ms=77"
+	oldSealText  = "redlock-seal 1 run_id=abcd max_ttl_ms=10000 watched_ms=10105"
 )
 
 var anIdentity = Identity{"0123456789abcdef0123456789abcdef", 2, "aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb"}
 
 func TestSealIsText(t *testing.T) {
 	for text, seal := range map[string]Seal{
-		oldSealText: {Identity{}, "abcd", 10 * time.Second, 10105 * ms, 0},
-		newSealText: {anIdentity, "abcd", 10 * time.Second, 0, 77 * ms},
-		strings.Replace(newSealText, "abcd m", "- m", 1): {anIdentity, NoRun, 10 * time.Second, 0, 77 * ms},
+		oldSealText: {Identity{}, "abcd", 10 * time.Second, 10105 * ms, Failover{}, 0},
+		newSealText: {anIdentity, "abcd", 10 * time.Second, 0, Failover{}, 77 * ms},
+		strings.Replace(newSealText, "abcd m", "- m", 1): {anIdentity, NoRun, 10 * time.Second, 0, Failover{}, 77 * ms},
+		overSealText: {anIdentity, "abcd", 10 * time.Second, 0, Failover{Expected: true, Bound: 7 * time.Second}, 77 * ms},
+		strings.Replace(overSealText, "r_ms=7000", "r_ms=0", 1): {anIdentity, "abcd", 10 * time.Second, 0, Failover{Expected: true}, 77 * ms},
 	} {
 		assert.Equal(t, text, seal.String())
 		again, err := ParseSeal(text)
@@ -45,7 +49,7 @@ func TestSealOfFormTwoNamesNoHistory_R23(t *testing.T) {
 
 func TestLaterForms(t *testing.T) {
 	for text, later := range map[string]bool{
-		newSealText: false, oldSealText: false, "redlock-seal 4 x": true, "redlock-seal 12": true, "redlock-opening 2 x": true,
+		newSealText: false, oldSealText: false, "redlock-seal 4 x": false, "redlock-seal 5 x": true, "redlock-seal 12": true, "redlock-opening 2 x": true,
 		"redlock-opening 1 locked": false, "redlock-seal x": false, "redlock-seal": false, "redlock-seal -4 x": false, "4": false, "": false,
 	} {
 		assert.Equal(t, later, LaterForm(text), text)
@@ -84,7 +88,8 @@ func TestWhatIsNoSeal(t *testing.T) {
 		"", "x", "redlock-seal", "redlock-seal 1 run_id=", "redlock-seal 1 run_id=a", "redlock-seal 1 run_id=a max_ttl_ms=1",
 		"redlock-seal 2 run_id=a max_ttl_ms=1 watched_ms=1", "redlock-seal 2 " + idText, " " + newSealText, newSealText + " ",
 		swap(oldSealText, "seal 1", "seal 4"),
-		swap(newSealText, "seal 3", "seal 4"),
+		swap(newSealText, "seal 3", "seal 5"),
+		swap(newSealText, "seal 3", "seal 4"), swap(overSealText, "seal 4", "seal 3"), swap(overSealText, "=7000", "=-7"),
 		swap(oldSealText, "abcd", ""),
 		swap(oldSealText, "abcd", "a b"),
 		swap(oldSealText, "=10000", "="),

@@ -30,12 +30,17 @@ type Trust struct {
 	// processes of the node count as one, but for those that were a
 	// replica.
 	Durable bool
-	Met     bool // a handshake has succeeded
+	// FailsOver is set for a node behind which the server may change. Only
+	// this client's own watch counts there. Uptimes and seals say nothing of
+	// the locks of a former primary.
+	FailsOver bool
+	Met       bool // a handshake has succeeded
 	// Run is the name of the watched process, or "" without the right to
 	// ask for its run id.
 	Run     string
 	Account Account       // what the process says of its start
 	since   time.Duration // when the watch began, or the keys were found flushed
+	met     time.Duration // when this client's own watch began
 	opened  time.Duration // the set was open by then, as far as is known
 	Sealed  time.Duration // the time watched that a seal of this process states
 	Marked  bool          // a seal is known to exist
@@ -51,6 +56,8 @@ const (
 	WhyHistory  = "began another replication history: a replica came or left, or it was one itself"
 	WhyUnknown  = "reconnected, and its run id may not be asked"
 	WhyVanished = "seal vanished"
+	WhySilent   = "was silent for too long: another server may have taken its place meanwhile"
+	WhyPromoted = "another server took the node's place"
 	whyLonger   = "a seal says a longer MaxTTL"
 	WhyYoung    = "a node of the set started a short while ago"
 	WhyJoined   = "its deployment was opened a short while ago"
@@ -89,7 +96,9 @@ func (t Trust) Meet(run string, now time.Duration) Trust {
 	case run == "":
 		why = WhyUnknown // each connection may hide a restart
 	case runOf(run) != runOf(t.Run):
-		why = WhyRestart
+		if why = WhyRestart; t.FailsOver {
+			why = WhyPromoted
+		}
 	default:
 		why = whyChanged(run)
 	}
@@ -113,11 +122,20 @@ func (t Trust) At(now time.Duration) Trust {
 
 // counted returns since when the node counts as watched.
 func (t Trust) counted() time.Duration {
-	if t.Durable {
+	switch {
+	case t.Durable:
 		return t.opened
+	case t.FailsOver:
+		return max(t.since, t.met)
 	}
 	return t.since
 }
+
+// MetAt returns when this client's own watch began, if it has.
+func (t Trust) MetAt() (at time.Duration, ok bool) { return t.met, t.Met }
+
+// Silent begins the watch anew: the server did not answer for too long.
+func (t Trust) Silent(now time.Duration) Trust { return t.quarantine(WhySilent, now) }
 
 // Sight applies a look at the seal, over a connection to the watched process.
 // The look must be what Deployment.Proof makes of it: the seal of another
@@ -196,6 +214,9 @@ func (t Trust) Began(debut bool) time.Duration {
 // Opens applies that this client opens the node's set: all nodes then count as
 // watched since the same time, see Deployment.Since. Earlier proofs are void.
 func (t Trust) Opens(since, now time.Duration) Trust {
+	if t.FailsOver {
+		since = max(since, t.met)
+	}
 	t.since, t.opened, t.Sealed, t.Marked, t.Trusted = since, since, 0, false, false
 	if t = t.At(now); !t.Trusted && t.Why != WhyVanished {
 		t.Why = WhyYoung
@@ -229,7 +250,7 @@ func (t Trust) Require(need, now time.Duration) Trust {
 
 // quarantine restarts the watch, without any proof.
 func (t Trust) quarantine(why string, now time.Duration) Trust {
-	t.since, t.Sealed, t.Marked, t.Trusted, t.Why = now, 0, false, false, why
+	t.since, t.met, t.Sealed, t.Marked, t.Trusted, t.Why = now, now, 0, false, false, why
 	return t.At(now)
 }
 

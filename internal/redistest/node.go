@@ -336,6 +336,17 @@ func (n *Node) Promote() {
 	n.history = history{newRunID(), newRunID()}
 }
 
+// Succeed gives the node the replication history of a replica of another one
+// that was promoted. Its keys stay.
+func (n *Node) Succeed(former *Node) {
+	former.mu.Lock()
+	before := former.history.id
+	former.mu.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.history = history{newRunID(), before}
+}
+
 // Flushed tells the connections that track keys what they are told when all
 // keys of another database were flushed.
 func (n *Node) Flushed() { n.noteChange(change{all: true}) }
