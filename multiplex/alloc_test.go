@@ -216,7 +216,7 @@ func attempt(g *Group, caller int, want error) error {
 		if err != nil {
 			continue
 		}
-		if err := g.Extend(background, extendKind, &Command{Encoded: raw(do.extend), TTL: long}); err != nil {
+		if _, err := g.Extend(background, extendKind, &Command{Encoded: raw(do.extend), TTL: long}); err != nil {
 			return err
 		}
 		if err := g.Release(background, releaseKind, &Command{Encoded: raw(do.release), TTL: long, Receipt: receipt}); err != nil {

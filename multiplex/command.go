@@ -56,6 +56,9 @@ type Command struct {
 	TTL time.Duration
 	// Receipt is what Group.Claim returned; see Receipt.Doubted.
 	Receipt Receipt
+	// Ends is when the votes of Receipt.Voted end. Only extensions on nodes
+	// that fail over need it. If zero, they have ended.
+	Ends time.Time
 }
 
 // A Receipt says where a claim went. Its release learns from it which nodes may
@@ -69,6 +72,11 @@ type Receipt struct {
 	// R23). Until the caller clears the doubt in its receipt, this also
 	// applies to a later quarantine, even of an older key.
 	Doubted Set
+	// Voted is the set of nodes whose grants had made the lock at the
+	// decision. After a later extension the caller sets it to the nodes that
+	// granted that one. On a node that fails over, an extension may count
+	// early because the node's own vote still runs, whichever server gave it.
+	Voted Set
 	// Pos is the claim's position in the log.
 	Pos uint64
 }

@@ -2,6 +2,7 @@ package multiplex
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -202,12 +203,29 @@ func (c Config) check() error {
 		if err := c.Nodes[i].Check(); err != nil {
 			return fmt.Errorf("multiplex: node %d (%s): %w", i, c.Nodes[i].Endpoint, err)
 		}
-		if c.Nodes[i].Endpoint.Failover.Expected {
-			return fmt.Errorf("multiplex: node %d (%s) fails over, which is not supported yet", i, c.Nodes[i].Endpoint)
+		if err := c.checkFailover(i); err != nil {
+			return fmt.Errorf("multiplex: node %d (%s) fails over: %w", i, c.Nodes[i].Endpoint, err)
 		}
 	}
 	if c.MaxTTL != 0 && (c.MaxTTL < time.Millisecond || c.MaxTTL > pure.LongestTTL) {
 		return fmt.Errorf("multiplex: MaxTTL is %v: it must be between 1ms and %v", c.MaxTTL, pure.LongestTTL)
+	}
+	return nil
+}
+
+// checkFailover refuses what would make a node that fails over unsafe.
+func (c *Config) checkFailover(i int) error {
+	switch f := c.Nodes[i].Endpoint.Failover; {
+	case !f.Expected:
+		return nil
+	case c.MaxTTL == 0:
+		return errors.New("without MaxTTL its new primary would count at once")
+	case c.Durable.Has(i):
+		return errors.New("it is not durable: a durable primary loses what was not replicated")
+	case f.Bound > pure.LongestTTL:
+		return fmt.Errorf("the bound %v is longer than %v", f.Bound, pure.LongestTTL)
+	case c.Floors.Read != nil && len(c.Nodes) == 1:
+		return errors.New("the fencing numbers of a single node would be lost with it")
 	}
 	return nil
 }

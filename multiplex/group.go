@@ -243,10 +243,11 @@ func (f *flusher) take() bool {
 
 // outgoing is what one flush writes to one node.
 type outgoing struct {
-	conn *conn.Conn
-	lane []byte // written before the batch
-	skip int    // bytes of the batch that were queued before the node joined
-	// commands counts those of the lane and of the batch.
+	conn   *conn.Conn
+	lane   []byte // written before the batch
+	skip   int    // bytes of the batch that were queued before the node joined
+	behind []byte // written behind the batch
+	// commands counts all of them.
 	commands int
 	node     int
 	idle     bool // it has answered everything

@@ -21,7 +21,7 @@ func (g *Group) Claim(ctx context.Context, kind *ClaimKind, c *Claim) (Receipt, 
 		return Receipt{}, err
 	}
 	defer g.life.claims.Add(-1) // after its undo is queued, see Close
-	err = g.outcome(p, c.Told)
+	p.receipt.Voted, err = g.outcome(p, c.Told)
 	if err != nil && c.Undo != nil {
 		g.undo(kind.Undo, c, p.receipt)
 	}
@@ -46,13 +46,14 @@ func (g *Group) undo(kind *ReleaseKind, c *Claim, receipt Receipt) {
 	g.Tell(kind, &release)
 }
 
-// Extend sends an extension, waits, and returns errors as Claim does. With a
-// Merger, it travels with others that wait for the same flush.
-func (g *Group) Extend(ctx context.Context, kind *ExtendKind, cmd *Command) error {
+// Extend sends an extension, waits, and returns errors as Claim does, and the
+// nodes that had granted by the decision. With a Merger, it travels with others
+// that wait for the same flush.
+func (g *Group) Extend(ctx context.Context, kind *ExtendKind, cmd *Command) (Set, error) {
 	g.called(ctx)
 	p, err := g.enterOpen(ctx, kind.verb(), cmd)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	return g.outcome(p, nil)
 }
@@ -67,7 +68,8 @@ func (g *Group) Release(ctx context.Context, kind *ReleaseKind, cmd *Command) er
 	if err != nil {
 		return err
 	}
-	return g.outcome(p, nil)
+	_, err = g.outcome(p, nil)
+	return err
 }
 
 // HandOver is Release for a key that another caller waits for. It is never
@@ -80,7 +82,8 @@ func (g *Group) HandOver(ctx context.Context, kind *ReleaseKind, cmd *Command, q
 		return err
 	}
 	queued()
-	return g.outcome(p, nil)
+	_, err = g.outcome(p, nil)
+	return err
 }
 
 // noCaller, which is nil, is the context of a round that no caller waits for.
@@ -109,9 +112,9 @@ type place struct {
 	lead    bool // the caller has the flusher's role
 }
 
-// outcome waits until a round is decided and lets go of it. told is that of a
-// Claim, or nil.
-func (g *Group) outcome(p place, told func(node int, text []byte)) error {
+// outcome waits until a round is decided and lets go of it. It returns the
+// nodes that had granted by then. told is that of a Claim, or nil.
+func (g *Group) outcome(p place, told func(node int, text []byte)) (Set, error) {
 	if p.lead {
 		g.flush()
 	}
@@ -122,7 +125,7 @@ func (g *Group) outcome(p place, told func(node int, text []byte)) error {
 	}
 	p.round.drop()
 	g.flusher.left.Add(1)
-	return err
+	return grantedOf(word), err
 }
 
 // enter gives a command its place in the log. The posting has no inbox if a
@@ -239,6 +242,9 @@ const byLog, byCaller int32 = 1, 1
 // The context is nil if no caller waits for the round.
 func (g *Group) admitLocked(ctx context.Context, r *round, v *verb, cmd *Command, holders int32) (lead bool) {
 	r.begin(v, g.now(), cmd.TTL, cmd.Receipt, holders)
+	if g.members.FailOver != 0 {
+		g.distrustLocked(r, cmd)
+	}
 	r.ctx = ctx
 	posted := r.isPosted()
 	if posted {

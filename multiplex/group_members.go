@@ -19,7 +19,8 @@ func newMembers(g *Group) *member.Members {
 		ReadRecord: c.Floors.Read, WriteFloor: c.Floors.Write, OnClock: c.OnClock, OnNumber: c.OnNumber,
 	}
 	for i := range c.Nodes {
-		of.Nodes = append(of.Nodes, member.Address{Addr: c.Nodes[i].Endpoint.String(), DB: c.Nodes[i].Endpoint.DB})
+		e := &c.Nodes[i].Endpoint
+		of.Nodes = append(of.Nodes, member.Address{Addr: e.String(), DB: e.DB, Failover: e.Failover})
 	}
 	return member.New(of, host{&g.mu, g})
 }
@@ -98,6 +99,10 @@ func errorOf(c *member.Cause) error {
 		return fmt.Errorf("%w: %s", ErrUnopened, c.Found)
 	case member.OtherMaxTTL:
 		return otherMaxTTL(c.Theirs, c.Ours)
+	case member.OtherFailover:
+		return otherFailover(c.TheirFailover, c.OurFailover)
+	case member.Unconfirmed:
+		return fmt.Errorf("%w: %s", ErrQuarantined, c.Found)
 	case member.Learning:
 		return errFloorLearning
 	case member.Untrue:
@@ -166,6 +171,8 @@ func (n *node) tellMembershipLocked(s *Status, now time.Duration) {
 	m := n.group.members
 	known := m.Status(n.index, s.State == Up, now)
 	s.Sealed, s.Opening = known.Sealed, known.Opening
+	f := m.Failover(n.index)
+	s.FailsOver, s.FailoverBound = f.Expected, f.Bound
 	s.Deployment, s.DeploymentNodes = known.Deployment.ID, known.Deployment.Nodes
 	s.Quarantined, s.QuarantineLeft, s.QuarantineWhy = known.Quarantined, known.Left, known.Why
 	if n.server.Uptime > 0 {

@@ -140,6 +140,12 @@ type Status struct {
 	Quarantined    bool          `json:"quarantined"`
 	QuarantineLeft time.Duration `json:"-"`
 	QuarantineWhy  string        `json:"quarantine_why,omitempty"`
+	// FailsOver reports whether the server behind the node may change, and
+	// FailoverBound for how long a former primary may go on accepting writes:
+	// as declared, or as the present server says. It is zero if nothing is
+	// known to bound that.
+	FailsOver     bool          `json:"fails_over,omitempty"`
+	FailoverBound time.Duration `json:"-"`
 	// Sealed reports whether a seal of the node's process is known to exist.
 	Sealed bool `json:"sealed"`
 	// Deployment is the id of the deployment in the last look at the node,
@@ -166,10 +172,11 @@ func (s Status) MarshalJSON() ([]byte, error) {
 		Version        string  `json:"version,omitempty"`
 		ReplyTime      float64 `json:"reply_time_us"`
 		QuarantineLeft float64 `json:"quarantine_left_s,omitempty"`
+		FailoverBound  float64 `json:"failover_bound_s,omitempty"`
 		Err            string  `json:"error,omitempty"`
 		plain
 	}{
-		s.Server.Product, s.Server.Version, float64(s.ReplyTime) / float64(time.Microsecond), s.QuarantineLeft.Seconds(),
+		s.Server.Product, s.Server.Version, float64(s.ReplyTime) / float64(time.Microsecond), s.QuarantineLeft.Seconds(), s.FailoverBound.Seconds(),
 		errtext.JSON(s.Err), plain(s),
 	})
 }

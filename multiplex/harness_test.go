@@ -266,7 +266,8 @@ func (c *cluster) release(ctx context.Context, key, token string, ttl time.Durat
 }
 
 func (c *cluster) extend(ctx context.Context, key, token string, ttl time.Duration) error {
-	return c.group.Extend(ctx, extendKind, &Command{Encoded: raw(extendCommand(key, token, ttl)), TTL: ttl})
+	_, err := c.group.Extend(ctx, extendKind, &Command{Encoded: raw(extendCommand(key, token, ttl)), TTL: ttl})
+	return err
 }
 
 // mustClaim claims a key with the token "t" for the long TTL.

@@ -352,6 +352,9 @@ func (g *Group) failMissingLocked(r *round, missing Set) {
 // vote on it fails for that reason. It stores their causes in the round.
 func (g *Group) discountLocked(r *round) Set {
 	r.discounted = g.members.Doubted & g.live
+	if g.members.FailOver != 0 {
+		r.receipt.Doubted |= g.members.MetSince(r.at)
+	}
 	void := r.void()
 	if r.verb.numbered {
 		void |= g.members.Floorless & g.live

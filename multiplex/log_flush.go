@@ -117,7 +117,7 @@ func (g *Group) flushBatch() bool {
 	// A batch of releases needs no check of the sockets. An unrequested
 	// reply grants no lock there. Taken for the answer to a release, it
 	// leaves that release's own answer to end the connection.
-	look := g.log.claims || g.flusher.lanes
+	look, claims := g.log.claims || g.flusher.lanes, g.log.claims
 	batch := g.log.swap()
 	g.flusher.lanes = false
 	out := g.flusher.outgoing[:0]
@@ -133,7 +133,12 @@ func (g *Group) flushBatch() bool {
 				conn: n.conn, skip: n.inLog.skip, node: n.index, commands: int(g.log.head-sent) + len(n.lane.queued),
 				idle: look && g.live.Has(n.index) && n.answered.Load() == sent && len(n.lane.awaited) == 0,
 			}
+			confirms := n.failsOver && (claims || n.lane.repeats())
 			o.lane = n.lane.handOut(sent)
+			if confirms {
+				o.behind = n.askBehindLocked()
+				o.commands++
+			}
 			out = append(out, o)
 			n.laneNext.Store(n.lane.front())
 			n.sent.Store(g.log.head)
@@ -151,6 +156,9 @@ func (g *Group) flushBatch() bool {
 		// An error broke that connection; its reader sees it and buries the
 		// node.
 		_ = o.conn.Send(batch[o.skip:])
+		if len(o.behind) > 0 {
+			_ = o.conn.Send(o.behind)
+		}
 		if o.conn.Behind() {
 			behind = behind.Add(o.node)
 		}

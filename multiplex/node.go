@@ -20,6 +20,8 @@ type node struct {
 	group *Group
 	index int
 	addr  string // without credentials
+	// failsOver is set for a node behind which the server may change.
+	failsOver bool
 
 	dialer   dialer
 	reader   reader
@@ -39,6 +41,8 @@ type node struct {
 	previous previous
 	silence  silence
 	idle     idleness
+	// asked is when confirm was asked last.
+	asked time.Duration
 
 	polled   pollSide
 	counters counters // see there for its guards
@@ -124,6 +128,7 @@ type reader struct {
 	// a repeated command (lookout_track.go).
 	voids    uint64
 	repeated bool
+	withheld withheld
 }
 
 // A reporter says what is the matter with a node. The group's mutex guards it.

@@ -2,6 +2,7 @@ package multiplex
 
 import (
 	"math"
+	"time"
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
@@ -31,6 +32,7 @@ const (
 	again                  // a round's command again, after its script was loaded
 	payment                // a debt
 	inquire                // an inquiry
+	confirm                // whether the grants before it count (node_confirm.go)
 )
 
 type laneEntry struct {
@@ -40,7 +42,8 @@ type laneEntry struct {
 	debt    *pure.Debt // for payment
 	cured   bool       // it was sent again, after the scripts
 	inquiry *inquiry
-	turn    int // of the inquiry's commands
+	turn    int           // of the inquiry's commands
+	sent    time.Duration // for confirm; the command may be written later
 }
 
 const (

@@ -17,7 +17,7 @@ var openingLimits = resp.Limits{Elements: 4096, Depth: 8, Size: 2 << 20}
 
 func newNode(g *Group, index int, config conn.Config) *node {
 	n := &node{
-		group: g, index: index, addr: config.Endpoint.String(),
+		group: g, index: index, addr: config.Endpoint.String(), failsOver: config.Endpoint.Failover.Expected,
 		dialer:   dialer{config: config, protocol: config.Endpoint.Protocol},
 		standing: standing{life: pure.NewLife(), fault: &fault{err: ErrConnecting}},
 	}
@@ -128,8 +128,8 @@ func (n *dialer) dial() pure.LifeAction {
 	}
 	n.config.Omit = c.Server().Forbidden
 	apart := n.tellApart(c)
-	if apart == nil && !n.config.Failover.Expected && n.returned(n.server.RunID, c.Server().RunID) {
-		apart = severalServers()
+	if apart == nil {
+		apart = n.kinship(c.Server())
 	}
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
@@ -204,6 +204,9 @@ func (n *node) join() (pure.LifeAction, bool) {
 	if twin := n.dialer.twinOfLocked(&n.server); twin != nil {
 		return n.lostLocked(n.conn, sameServer(twin.addr)), true
 	}
+	if err := n.dialer.kinLocked(&n.server); err != nil {
+		return n.lostLocked(n.conn, err), true
+	}
 	act := n.stepLocked(pure.Paid)
 	if act != pure.ToServe {
 		return act, true
@@ -265,6 +268,7 @@ func (n *node) bury(c *conn.Conn, cause error) pure.LifeAction {
 	owing := n.reader.pos < n.sent.Load()
 	_ = c.Close()
 	g.tracker.lost(n)
+	n.reader.failWithheld(why)
 	for ; n.reader.pos < end; n.reader.pos++ {
 		n.fail(g.log.ring.Load().at(n.reader.pos), why)
 	}

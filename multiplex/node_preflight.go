@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex/internal/member"
 	"github.com/redmux/redmux/resp"
 )
@@ -83,6 +84,25 @@ func otherMaxTTL(found, ours time.Duration) error {
 			"(redlock init), or set Allow.OtherMaxTTL on all of them while the longer one is rolled out", ErrMaxTTL}
 }
 
+// otherFailover returns the error for a node whose seal says otherwise of its
+// failover. It is ErrMaxTTL too: for these clients, the node counts too early
+// after a failover.
+func otherFailover(found, ours pure.Failover) error {
+	return &PreflightError{"failover", fmt.Sprintf("its seal says that %s, this client that %s", boundOf(found), boundOf(ours)),
+		"all clients of a deployment must name the node with the same failover, and its servers must have the same min-replicas-to-write " +
+			"and min-replicas-max-lag; to change it, stop all of them first and replace the deployment (redlock init)", ErrMaxTTL}
+}
+
+func boundOf(f pure.Failover) string {
+	switch {
+	case !f.Expected:
+		return "nothing fails over"
+	case f.Bound == 0:
+		return "nothing bounds a former primary"
+	}
+	return fmt.Sprintf("a former primary accepts writes for %v", f.Bound)
+}
+
 // Warnings, besides those of Config.Remarks.
 const (
 	warnNotDurable = "declared durable, but says that appendonly is off: a restart loses its keys (set appendonly yes and " +
@@ -98,6 +118,31 @@ const WarnForgetful = "belongs to a deployment whose clients obey MaxTTL, which 
 
 const warnRenamed = "its deployment lists it by another address than this client does: once it comes back empty, this client " +
 	"does not know it as a member, and does not count it (name it as when the deployment was opened)"
+
+// Warnings of a node that fails over.
+const (
+	warnUnbounded = "it fails over, and nothing is known to bound how long a former primary accepts writes: two clients can hold one " +
+		"lock while two primaries do (set min-replicas-to-write to the number of its replicas, on all its servers, or declare the bound in the URL)"
+	warnTooShort = "its failover outlasts every lock: a former primary may grant for %v, and a lock of MaxTTL, renewed in time, has %v left " +
+		"(raise MaxTTL, or lower min-replicas-max-lag)"
+)
+
+// failoverLocked returns what is noteworthy about how the node fails over. A
+// lock is renewed at a third of its validity at the latest, and its vote must
+// outlast the former primary.
+func (n *reporter) failoverLocked() []string {
+	f := n.group.members.Failover(n.index)
+	left := n.group.config.MaxTTL * 2 / 3
+	switch alone := f.Alone(n.group.config.DriftFactor); {
+	case !f.Expected || !n.known.Load():
+		return nil
+	case f.Bound == 0:
+		return []string{warnUnbounded}
+	case alone > left:
+		return []string{fmt.Sprintf(warnTooShort, alone, left)}
+	}
+	return nil
+}
 
 // Remarks are what is noteworthy about a node that is not refused (R22). The
 // group's mutex guards them.
@@ -137,7 +182,7 @@ func (n *reporter) warningsLocked() []string {
 	if n.remarks.credentials != "" {
 		all = append(all, n.remarks.credentials)
 	}
-	return all
+	return append(all, n.failoverLocked()...)
 }
 
 var infoPersistence = resp.AppendCommand(nil, "INFO", "persistence")

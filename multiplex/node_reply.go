@@ -25,7 +25,7 @@ func (n *reader) drain(c *conn.Conn, now time.Duration) error {
 			return err
 		}
 		if !ok {
-			n.answered.Store(n.pos)
+			n.answered.Store(n.confirmed())
 			return nil
 		}
 		if err := n.reply(c, v, now); err != nil {
@@ -212,6 +212,10 @@ func (n *reader) acceptVote(r *round, vote Vote) {
 		n.recordVote(r, Failed, n.disbelieve(r))
 		return
 	}
+	if n.failsOver && vote == Granted && !r.verb.releases {
+		n.withhold(r)
+		return
+	}
 	n.recordVote(r, vote, nil)
 }
 
@@ -236,7 +240,7 @@ func (n *reader) judgeRestored(r *round) Vote {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if pure.RestoredCounts(n.index, r.discounted, g.members.Doubted) {
+	if pure.RestoredCounts(n.index, r.discounted, g.members.Doubted) || n.renews(r) {
 		return Granted
 	}
 	return Refused
@@ -297,6 +301,8 @@ func (n *reader) laneReply(v resp.Value) error {
 		return err
 	case payment:
 		return n.paidBy(e, v)
+	case confirm:
+		return n.confirm(e, v)
 	case inquire:
 		err := e.inquiry.answer(e.turn, v)
 		if err != nil {

@@ -36,7 +36,7 @@ func (n *node) superviseLocked(now, late time.Duration) time.Duration {
 	} else {
 		next = min(next, idle)
 	}
-	next = min(next, g.members.Tend(n.index, now), n.dialer.renewLocked(now))
+	next = min(next, g.members.Tend(n.index, now), n.dialer.renewLocked(now), n.keepContactLocked(now))
 	n.payBesideLocked(now)
 	if due, ok := n.ledger.Next(); ok {
 		// A little later several can be sent together.

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -168,6 +169,9 @@ func (n *node) disprove(p *proof) {
 //     time: a warning.
 //   - A run id comes back that another one had replaced. A process that ended
 //     does not return: the node is refused from then on.
+//
+// Behind a node that fails over, servers may come and go. There, two primaries
+// of different groups are the warning, and nothing is refused.
 
 const (
 	// mostAddresses bounds how many addresses of a name are dialed.
@@ -210,7 +214,7 @@ func (n *dialer) lookBehind(c *conn.Conn, config conn.Config) {
 		}
 		theirs := other.Server().RunID
 		_ = other.Close()
-		if theirs == "" || theirs == ours {
+		if theirs == "" || theirs == ours || n.failsOver && !rivals(c.Server(), other.Server()) {
 			continue
 		}
 		// Otherwise the server may have restarted meanwhile.
@@ -220,6 +224,12 @@ func (n *dialer) lookBehind(c *conn.Conn, config conn.Config) {
 		}
 		return
 	}
+}
+
+// rivals reports whether two servers behind a node that fails over are primaries
+// of two groups. One that replicates from the other may take its place.
+func rivals(a, b *conn.Server) bool {
+	return a.Role == "master" && b.Role == "master" && !pure.Related(a.History, b.History)
 }
 
 // endpointsBehind returns what to dial: each address of the node's name, or if
@@ -270,6 +280,30 @@ func (d *dialer) returned(last, now string) bool {
 		d.former = d.former[max(0, len(d.former)-mostFormer):]
 	}
 	return d.divided
+}
+
+// kinship returns why a server must not have a vote beside those that other
+// nodes have, or had here before.
+func (d *dialer) kinship(server *conn.Server) error {
+	if !d.failsOver && d.returned(d.server.RunID, server.RunID) {
+		return severalServers()
+	}
+	d.group.mu.Lock()
+	defer d.group.mu.Unlock()
+	return d.kinLocked(server)
+}
+
+// kinLocked returns the error for a server that replicates with that of another
+// node with a vote. Lone masters are not judged: one may have begun with a copy
+// of another's data.
+func (d *dialer) kinLocked(server *conn.Server) error {
+	for i, n := range d.group.nodes {
+		if n != d.node && d.group.live.Has(i) && (n.failsOver || d.failsOver) && pure.Related(n.server.History, server.History) {
+			return &PreflightError{"same server", "it replicates with the server at " + n.addr + ", or did before one of them was promoted",
+				"name each group of a primary and its replicas once: N votes need N groups", ErrSameNode}
+		}
+	}
+	return nil
 }
 
 // severalServers returns the error for a node with a former run id again.

@@ -164,8 +164,17 @@ const DefaultMaxTTL = 30 * time.Second
 // A Node is one master of a deployment.
 type Node struct {
 	// URL is the address: redis://user:password@host:port/db, rediss: for TLS,
-	// valkey:, valkeys:, or unix:///path/to/socket. Behind redis+sentinel: and
-	// redis+cluster: the server may change; see [conn.ParseURL]. It must be set.
+	// valkey:, valkeys:, or unix:///path/to/socket. It must be set.
+	//
+	// Behind redis+sentinel: and redis+cluster: ([conn.ParseURL]) the server may
+	// change. With the parameter failover, so it may behind a name or a proxy
+	// that always leads to the present primary: failover=12s says
+	// for how long at most a former primary goes on accepting writes after
+	// another was promoted; auto reads that from min-replicas-to-write, which
+	// must be the number of replicas, and min-replicas-max-lag; unknown
+	// reduces the promise to one primary at a time. All clients must name the
+	// same. After a failover, the node grants nothing for MaxTTL and that
+	// time. It excludes Durable and Forgetful, and a single such node Fenced.
 	URL string
 	// Durable declares a node that loses nothing in a crash (appendonly yes,
 	// appendfsync always, no-appendfsync-on-rewrite no). It needs no quarantine

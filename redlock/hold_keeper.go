@@ -365,9 +365,11 @@ func (k *keeper) settleOne(h *Hold, o *multiplex.Outcome, now instant) {
 		said = ErrExpired
 	}
 	h.lock.grant.Receipt.Doubted = pure.DoubtGranted(h.lock.grant.Receipt.Doubted, h.unsure, o.Granted)
+	was := h.lock.until
 	act := h.stepLocked(event, now, rand.Float64())
 	switch {
 	case act == pure.ToProlong:
+		h.lock.votedBy(o.Granted, was)
 		k.failures.going = false
 	case event == pure.OnFailure && act == pure.CarryOn:
 		k.fails(h, now)
@@ -391,6 +393,7 @@ func (h *Hold) renewLocked(begun instant, room []byte, inbox *multiplex.Outcomes
 	command := multiplex.Command{
 		TTL:     h.lock.grant.TTL,
 		Receipt: h.lock.grant.Receipt, // see multiplex.Receipt.Doubted (R23)
+		Ends:    begun.at.Add(h.ends.remaining(h.client.keeper.begun, begun)),
 	}
 	extend := h.lock.kind.Extend
 	if h.options.Heal {

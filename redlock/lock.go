@@ -123,10 +123,11 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	r := newRounds(&l)
 	defer r.recycle()
 	kind, encoded := r.kind.Extend(&r.grant, r.room[:0], ttl, l.promised(ttl))
-	err = c.group.Extend(ctx, kind, &multiplex.Command{
+	granted, err := c.group.Extend(ctx, kind, &multiplex.Command{
 		Encoded: encoded,
 		TTL:     max(l.grant.TTL, ttl), // the longest that the keys may live
 		Receipt: l.grant.Receipt,       // see multiplex.Receipt.Doubted (R23)
+		Ends:    l.until,
 	})
 	if err != nil {
 		return Lock{}, c.failed(ctx, translate(err, ErrNotHeld), nil)
@@ -134,6 +135,7 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 	longer := l
 	longer.grant.TTL = max(l.grant.TTL, ttl)
 	longer.until = pure.Later(l.until, start.Add(ttl-pure.Drift(ttl, c.config.DriftFactor)))
+	longer.votedBy(granted, l.until)
 	switch left := l.Validity(); {
 	case l.tenure.handed(): // meanwhile: the keys are another caller's
 		return Lock{}, ErrNotHeld
@@ -141,6 +143,16 @@ func (l Lock) extend(ctx context.Context, ttl time.Duration) (Lock, error) {
 		return Lock{}, ErrExpired
 	}
 	return longer, nil
+}
+
+// votedBy takes in which nodes granted an extension of a lock that lasted until
+// was. An extension that did not lengthen the lock leaves it as it was: of the
+// nodes, only those that voted both times have votes up to both ends.
+func (l *Lock) votedBy(nodes multiplex.Set, was time.Time) {
+	if !l.until.After(was) {
+		nodes &= l.grant.Receipt.Voted
+	}
+	l.grant.Receipt.Voted = nodes
 }
 
 // promised returns the longest TTL of this lock and its copies, with the TTL

@@ -17,6 +17,8 @@ type Cause struct {
 	Found, Advice string
 	Left          time.Duration // of a quarantine
 	Theirs, Ours  time.Duration // MaxTTL
+	// What a seal says of a node that fails over, and what this client does.
+	TheirFailover, OurFailover pure.Failover
 	// Asked is the time of the look. If zero, it proves nothing.
 	Asked time.Duration
 }
@@ -25,10 +27,12 @@ type Cause struct {
 type Kind uint8
 
 const (
-	Quarantined Kind = iota // the node may have forgotten locks (R23)
-	Foreign                 // it belongs to another deployment (R30)
-	Unopened                // the deployment is not open
-	OtherMaxTTL             // its deployment has another MaxTTL
+	Quarantined   Kind = iota // the node may have forgotten locks (R23)
+	Foreign                   // it belongs to another deployment (R30)
+	Unopened                  // the deployment is not open
+	OtherMaxTTL               // its deployment has another MaxTTL
+	OtherFailover             // or has another bound for a failover, or none
+	Unconfirmed               // the server behind the node may be no primary any more
 	// The node does not remember fencing numbers. It learns them from others
 	// (Learning), or too few others could tell (Lost), or its record cannot be
 	// true (Untrue), or its process has no name (Nameless).

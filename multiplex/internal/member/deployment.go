@@ -166,6 +166,7 @@ func (m *Members) arguments(i int, o pure.Order, now time.Duration) ([]string, *
 		return []string{"undo", who}, nil
 	}
 	seal := m.nodes[i].trust.Writes(o.Identity, m.maxTTL, m.deployment.Vouches(o.Identity), now)
+	seal.Failover = m.nodes[i].failover
 	if o.Verb == pure.Adopt {
 		return []string{"adopt", who, seal.String(), ids, db}, &seal
 	}

@@ -90,6 +90,7 @@ func (m *Members) Inspect(i int, q *Questions, forgetful func()) {
 	if !m.config.stored() {
 		return
 	}
+	m.inspectReplicas(i, q)
 	l := &look{node: i, asked: m.host.Now()}
 	l.add(m, q)
 	if m.config.Sealed() {
@@ -126,8 +127,9 @@ func (m *Members) date(i int, v resp.Value, asked time.Duration) error {
 		return err
 	}
 	m.readClock(i, clock, asked)
+	// A primary may have run for days as a replica.
 	n.trust.Account = pure.Account{
-		Believed: pure.Believed(n.server.RunID, n.server.Unpromoted, time.Since(clock)),
+		Believed: !m.FailOver.Has(i) && pure.Believed(n.server.RunID, n.server.Unpromoted, time.Since(clock)),
 		Uptime:   n.server.Uptime, Dialed: n.dialed, Asked: n.met,
 	}
 	return nil
@@ -166,6 +168,9 @@ func (m *Members) sight(l *look, now time.Duration) error {
 		}
 		m.raise(s.Seal.MaxTTL, now)
 	}
+	if err := m.sightFailover(l.node, s, now); err != nil {
+		return err
+	}
 	m.Judge(l.node, now)
 	m.settle(now)
 	if m.config.Numbered() {
@@ -177,9 +182,12 @@ func (m *Members) sight(l *look, now time.Duration) error {
 // otherMaxTTL reports whether a seal has another MaxTTL. A replaced one, or one
 // of several deployments, may have it.
 func (m *Members) otherMaxTTL(s pure.Sighting) bool {
-	if s.What != pure.SealSeen || s.Seal.MaxTTL == m.maxTTL {
-		return false
-	}
+	return s.What == pure.SealSeen && s.Seal.MaxTTL != m.maxTTL && m.concerns(s)
+}
+
+// concerns reports whether a seal's terms are those of this client's
+// deployment.
+func (m *Members) concerns(s pure.Sighting) bool {
 	_, _, rivals := m.deployment.Rivals()
 	return !rivals && !slices.Contains(m.config.Replace, s.Seal.Identity.ID)
 }

@@ -44,10 +44,12 @@ type Config struct {
 	OnNumber func(common int64)
 }
 
-// An Address is a node's address, without credentials, and its database.
+// An Address is a node's address, without credentials, and its database, and
+// whether the server behind it may change.
 type Address struct {
-	Addr string
-	DB   int
+	Addr     string
+	DB       int
+	Failover conn.Failover
 }
 
 // stored reports whether seals can be read and written.
@@ -98,6 +100,8 @@ type Members struct {
 	// claims that must not count. It is empty without numbers.
 	Floorless Set
 	Rivals    bool // the nodes belong to several deployments
+	// FailOver is the set of nodes behind which the server may change.
+	FailOver Set
 
 	config     *Config // by a pointer, behind which fmt does not look (R27)
 	host       Host
@@ -122,6 +126,7 @@ type node struct {
 	met, dialed time.Duration
 	connected   bool
 	flushes     uint64 // how often it said that all its keys went
+	failing
 	// cause is why its votes are missing. It is nil until the first
 	// question, and is made anew when stale.
 	cause *Cause
@@ -139,8 +144,9 @@ func New(config Config, host Host) *Members {
 	need := pure.NeedFor(config.MaxTTL, config.DriftFactor)
 	for i := range m.nodes {
 		addrs = append(addrs, config.Nodes[i].Addr)
+		m.expect(i, config.Nodes[i].Failover)
 		t := &m.nodes[i].trust
-		t.Need, t.Durable = need, config.Durable.Has(i)
+		t.Need, t.Durable = m.needOf(i), config.Durable.Has(i)
 		if t.Durable && !config.Sealed() {
 			t.Need = 0 // without deployments there is nothing else to wait for
 		}
@@ -168,6 +174,7 @@ func New(config Config, host Host) *Members {
 func (m *Members) Met(i int, server *conn.Server, dialed time.Duration) {
 	now := m.host.Now()
 	n := &m.nodes[i]
+	n.greet(dialed, now)
 	n.server, n.met, n.dialed, n.connected = *server, now, dialed, true
 	n.trust = n.trust.Meet(ProcessOf(server), now)
 	// What was seen of the deployment may be another process's.
@@ -269,11 +276,20 @@ func (m *Members) raise(maxTTL, now time.Duration) {
 		return
 	}
 	m.maxTTL = maxTTL
-	need := pure.NeedFor(maxTTL, m.config.DriftFactor)
-	m.deployment.Need = need
+	m.deployment.Need = pure.NeedFor(maxTTL, m.config.DriftFactor)
 	for i := range m.nodes {
-		t := &m.nodes[i].trust
-		*t = t.Require(need, now)
-		m.Judge(i, now)
+		m.require(i, now)
 	}
+}
+
+// needOf returns how long a node must be watched.
+func (m *Members) needOf(i int) time.Duration {
+	return pure.NeedFor(m.maxTTL, m.config.DriftFactor) + m.nodes[i].alone
+}
+
+// require makes a node be watched for as long as needOf says.
+func (m *Members) require(i int, now time.Duration) {
+	t := &m.nodes[i].trust
+	*t = t.Require(m.needOf(i), now)
+	m.Judge(i, now)
 }

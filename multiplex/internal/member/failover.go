@@ -1,0 +1,189 @@
+package member
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/resp"
+)
+
+// A node that fails over is one vote, behind which servers come and go
+// (docs/internals/safety.md, "A node that fails over"). Which server executed a
+// command shows in INFO replication behind it: a server that became a replica
+// has another history from then on. So each batch of claims and extensions is
+// followed by that question, and counts only by its answer.
+
+// failing is what is known of a node that fails over. It is zero for a lone
+// master.
+type failing struct {
+	failover pure.Failover
+	auto     bool // the bound is read from the server
+	// needed and maxLag are the settings min-replicas of the present server.
+	// They are zero if no bound was read.
+	needed int
+	maxLag time.Duration
+	// alone is failover.Alone, or a longer one of before: it is about the
+	// former primary.
+	alone time.Duration
+	// contact is when the last answered question was sent. Before the next
+	// one, the server may have been stopped.
+	contact time.Duration
+}
+
+// expect takes in how a node was configured.
+func (m *Members) expect(i int, f conn.Failover) {
+	if !f.Expected {
+		return
+	}
+	m.FailOver = m.FailOver.Add(i)
+	n := &m.nodes[i]
+	n.trust.FailsOver, n.auto = true, f.Bound == 0
+	m.bind(i, pure.Failover{Expected: true, Bound: max(0, f.Bound.Truncate(time.Millisecond))})
+}
+
+// bind takes in the bound of the present server. The former one may have had a
+// longer one.
+func (m *Members) bind(i int, f pure.Failover) {
+	n := &m.nodes[i]
+	n.failover = f
+	n.alone = max(n.alone, f.Alone(m.config.DriftFactor))
+}
+
+// greet begins the watch anew after a silence, whatever connections lay in
+// between. The answer to the handshake may be to its first command.
+func (n *node) greet(dialed, now time.Duration) {
+	if n.failover.Expected && now-n.contact > n.failover.Grace() {
+		n.trust = n.trust.Silent(now)
+	}
+	n.contact = dialed
+}
+
+var configReplicas = resp.AppendCommand(nil, "CONFIG", "GET", "min-replicas-*")
+
+// inspectReplicas asks a server, before it joins, what bounds the time for
+// which it may accept writes as a former primary.
+func (m *Members) inspectReplicas(i int, q *Questions) {
+	if !m.nodes[i].auto {
+		return
+	}
+	needed, maxLag := 0, time.Duration(0)
+	q.Add(configReplicas, func(v resp.Value) error {
+		needed, maxLag = conn.MinReplicas(v)
+		return nil
+	})
+	q.Add(infoReplication, func(v resp.Value) error {
+		m.host.Lock()
+		defer m.host.Unlock()
+		n := &m.nodes[i]
+		standing, _ := n.server.Standing(v, maxLag)
+		f := pure.Failover{Expected: true, Bound: pure.BoundByReplicas(standing.Replicas, needed, maxLag)}
+		n.needed, n.maxLag = 0, 0
+		if f.Bound > 0 {
+			n.needed, n.maxLag = needed, maxLag
+		}
+		m.bind(i, f)
+		m.require(i, m.host.Now())
+		return nil
+	})
+}
+
+// sightFailover compares what a seal says of the node's failover with what this
+// client knows. A client with a smaller bound would let in others too early for
+// this one.
+func (m *Members) sightFailover(i int, s pure.Sighting, now time.Duration) error {
+	n, theirs := &m.nodes[i], s.Seal.Failover
+	if s.What != pure.SealSeen || theirs == n.failover || !m.concerns(s) {
+		return nil
+	}
+	if !m.config.OtherMaxTTL || !theirs.Expected || !n.failover.Expected {
+		return m.host.Explain(&Cause{Kind: OtherFailover, TheirFailover: theirs, OurFailover: n.failover})
+	}
+	theirs.Bound = max(theirs.Bound, n.failover.Bound)
+	m.bind(i, theirs)
+	m.require(i, now)
+	return nil
+}
+
+// Failover returns what is known of a node's failover.
+func (m *Members) Failover(i int) pure.Failover { return m.nodes[i].failover }
+
+// Confirm takes the answer to INFO replication behind a batch, sent at the
+// given time. It returns why the batch's grants do not count, or nil. An error
+// ends the connection, and with it all that is in flight (R16). It takes the
+// mutex itself.
+func (m *Members) Confirm(i int, v resp.Value, sent time.Duration) (*Cause, error) {
+	why, standing, err := m.confirm(i, v, sent)
+	if why != nil || err != nil || standing.Master && standing.Same {
+		return why, err
+	}
+	if err := m.host.Hear(i, v); err != nil {
+		return nil, err
+	}
+	return nil, errNoPrimary
+}
+
+func (m *Members) confirm(i int, v resp.Value, sent time.Duration) (*Cause, conn.Standing, error) {
+	m.host.Lock()
+	defer m.host.Unlock()
+	n := &m.nodes[i]
+	granted := conn.Standing{Master: true, Same: true}
+	switch {
+	case n.failover.Bound > 0 && (v.IsError() || n.server.History == ""):
+		return unconfirmed("INFO does not tell its replication history: allow INFO, or declare the bound of its failover unknown"), granted, nil
+	case v.IsError():
+		return nil, granted, nil // what may not be asked is unknown (R22)
+	}
+	standing, ok := n.server.Standing(v, n.maxLag)
+	switch silent := m.host.Now() - n.contact; {
+	case !ok:
+		return nil, standing, unexpected(v, "INFO", nil)
+	case silent > n.failover.Grace():
+		return nil, standing, fmt.Errorf("%w: %v", errSilence, silent.Truncate(time.Millisecond))
+	}
+	n.contact = sent
+	switch {
+	case !standing.Master || !standing.Same:
+	case standing.Replicas > n.needed && n.needed > 0:
+		return unconfirmed(fmt.Sprintf("%d replicas are connected, and min-replicas-to-write is %d: set it to their number", standing.Replicas, n.needed)), standing, nil
+	case standing.Fresh < n.needed:
+		return unconfirmed(fmt.Sprintf("%d of the %d replicas keep up, of which the server needs all", standing.Fresh, n.needed)), standing, nil
+	}
+	return nil, standing, nil
+}
+
+func unconfirmed(found string) *Cause { return &Cause{Kind: Unconfirmed, Found: found} }
+
+var (
+	errSilence   = fmt.Errorf("multiplex: the server was silent for too long, so another may have taken its place")
+	errNoPrimary = fmt.Errorf("multiplex: the server is no primary, or tells no replication history")
+)
+
+// Distrusted returns the nodes on which an extension of a lock does not count.
+// Of lone masters these are the doubted ones of its receipt, if they are in
+// quarantine. Of nodes that fail over, these are all but those that voted for
+// the lock, if the vote, up to ends, lasts until no former primary can grant.
+func (m *Members) Distrusted(doubted, voted Set, ends time.Duration) Set {
+	doubted |= m.FailOver
+	for i := range m.nodes {
+		if !(voted & m.FailOver).Has(i) {
+			continue
+		}
+		met, ok := m.nodes[i].trust.MetAt()
+		if ok && pure.Renewable(ends, met, m.nodes[i].alone) {
+			doubted = doubted.Without(pure.SetOf(i))
+		}
+	}
+	return doubted
+}
+
+// MetSince returns the nodes that fail over whose server was met after a time.
+func (m *Members) MetSince(at time.Duration) (since Set) {
+	for i := range m.nodes {
+		if met, _ := m.nodes[i].trust.MetAt(); m.FailOver.Has(i) && met > at {
+			since = since.Add(i)
+		}
+	}
+	return since
+}

@@ -1,0 +1,467 @@
+package multiplex
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	overBound = time.Second
+	// overAlone is how long a former primary may still grant: the bound, and as
+	// much for a silence that was not noticed.
+	overAlone = 2025 * ms
+	overNeed  = fullNeed + overAlone
+)
+
+// A replicated node is one that fails over, and the servers behind it.
+type replicated struct {
+	*cluster
+	present atomic.Int64 // the server that the node leads to
+}
+
+// inFailover runs a test on one node that fails over, behind which the servers
+// come and go.
+func inFailover(t *testing.T, servers int, test func(t *testing.T, g *replicated), tweaks ...func(*cluster)) {
+	t.Helper()
+	g := new(replicated)
+	behind := func(c *cluster) {
+		g.cluster = c
+		n := &c.config.Nodes[0]
+		addr := n.Addr
+		n.Failover = conn.Failover{Expected: true, Bound: overBound}
+		n.NetDial = func(ctx context.Context, network, to string) (net.Conn, error) {
+			if to == addr {
+				to = c.nodes[g.present.Load()].Addr()
+			}
+			return c.network.Dial(ctx, network, to)
+		}
+		c.config.Nodes = c.config.Nodes[:1]
+	}
+	synctest.Test(t, func(t *testing.T) {
+		newCluster(t, servers, append([]func(*cluster){withTrust, behind}, tweaks...)...)
+		g.waitUp(1)
+		test(t, g)
+	})
+}
+
+// lead makes the node lead to another server. What the former one had is on it,
+// as far as named.
+func (g *replicated) lead(to int, kept ...string) {
+	from := g.present.Load()
+	for _, key := range kept {
+		if value, ok := g.nodes[from].Get(key); ok {
+			g.nodes[to].DB().Set(key, value, time.Minute)
+		}
+	}
+	if seal, ok := g.nodes[from].Get(sealKey); ok {
+		g.nodes[to].DB().Set(sealKey, seal, 0)
+	}
+	g.nodes[to].Succeed(g.nodes[from])
+	met := g.status(0).Connects
+	g.present.Store(int64(to))
+	g.nodes[from].DropConns()
+	g.eventually(time.Second, func() bool { return g.status(0).Connects > met && g.up() == 1 }, "it is met")
+}
+
+// counts waits until the node counts, and returns how long that took.
+func (g *replicated) counts() time.Duration {
+	g.t.Helper()
+	begun := time.Now()
+	require.NoError(g.t, g.group.Ready(brief(g.t, time.Minute)))
+	return time.Since(begun)
+}
+
+// A new primary counts when all locks of the former one have ended: MaxTTL after
+// the end of the bound. What was true of the former one says nothing of it, and
+// neither does a seal that came by replication (failover.pml: no-bound,
+// bound-alone, seal-replicated).
+func TestANewPrimaryCountsAfterTheBound_R23(t *testing.T) {
+	inFailover(t, 2, func(t *testing.T, g *replicated) {
+		g.counts()
+		time.Sleep(20 * time.Second) // it is sealed by then
+		g.mustClaim("k")
+		assert.Equal(t, pure.Failover{Expected: true, Bound: overBound}, g.sealOn(0).Failover)
+		g.lead(1)
+		time.Sleep(100 * ms)
+		s := g.status(0)
+		assert.True(t, s.Quarantined)
+		assert.Equal(t, pure.WhyPromoted, s.QuarantineWhy)
+		_, err := g.claim(background, "k", "u", maxTTL)
+		require.ErrorIs(t, err, ErrQuarantined)
+		assert.InDelta(t, overNeed, g.counts()+100*ms, float64(20*ms))
+		g.mustClaim("k2")
+		g.lead(0) // which was met before
+		assert.InDelta(t, overNeed, g.counts(), float64(20*ms))
+	})
+}
+
+// Neither uptime nor another client's watch is a proof: each client watches for
+// itself (failover.pml: uptime-at-failover).
+func TestEachClientWatchesANodeThatFailsOver_R29(t *testing.T) {
+	inFailover(t, 1, func(t *testing.T, g *replicated) {
+		assert.InDelta(t, overNeed, g.counts(), float64(time.Second), "its uptime is a day")
+		time.Sleep(20 * time.Second)
+		require.GreaterOrEqual(t, g.sealOn(0).Watched, overNeed)
+		second := g.another(g.config)
+		begun := time.Now()
+		require.NoError(t, second.Ready(background))
+		assert.InDelta(t, overNeed, time.Since(begun), float64(20*ms))
+	})
+}
+
+// A grant counts only if the server that executed it is the one that shook
+// hands: it may have become a replica, and a primary again, without a sign
+// (failover.pml: replid-ignored, looked-before).
+func TestAGrantCountsForTheServerThatExecutedIt_R23(t *testing.T) {
+	inFailover(t, 1, func(t *testing.T, g *replicated) {
+		g.counts()
+		g.mustClaim("before")
+		g.nodes[0].Rewrite()
+		_, err := g.claim(background, "k", "t", maxTTL)
+		require.ErrorIs(t, err, errRewritten)
+		time.Sleep(100 * ms)
+		assert.True(t, g.status(0).Quarantined)
+	})
+}
+
+// The question follows each batch with claims or extensions, and no release; a
+// lone master is not asked.
+func TestOnlyNodesThatFailOverAreAsked(t *testing.T) {
+	asked := func(t *testing.T, c *cluster) (claims, releases int) {
+		require.NoError(t, c.group.Ready(background))
+		time.Sleep(time.Second + 10*ms)
+		begun, before := time.Now(), c.nodes[0].Calls("INFO")
+		receipt := c.mustClaim("k")
+		require.NoError(t, c.extend(background, "k", "t", maxTTL))
+		claims = c.nodes[0].Calls("INFO") - before
+		require.NoError(t, c.release(background, "k", "t", maxTTL, receipt))
+		require.Less(t, time.Since(begun), 20*ms)
+		return claims, c.nodes[0].Calls("INFO") - before - claims
+	}
+	inFailover(t, 1, func(t *testing.T, g *replicated) {
+		claims, releases := asked(t, g.cluster)
+		assert.Equal(t, []int{2, 0}, []int{claims, releases})
+	})
+	inBubble(t, 1, func(t *testing.T, c *cluster) {
+		claims, releases := asked(t, c)
+		assert.Zero(t, claims+releases)
+	}, withTrust)
+}
+
+// Until the server has said what it is, a grant is no vote: it ends with its
+// time, and with the connection (R6, R16). Then its release follows.
+func TestAGrantWaitsForItsConfirmation_R6_R16(t *testing.T) {
+	inFailover(t, 1, func(t *testing.T, g *replicated) {
+		g.counts()
+		time.Sleep(50 * ms)
+		g.nodes[0].Delay("INFO", 200*ms)
+		begun := time.Now()
+		_, err := g.claim(background, "k", "t", maxTTL)
+		assert.ErrorIs(t, err, ErrTimeout)
+		assert.Less(t, time.Since(begun), 20*ms)
+		ctx, cancel := context.WithCancel(background)
+		time.AfterFunc(3*ms, cancel)
+		_, err = g.claim(ctx, "k", "t2", long)
+		assert.ErrorIs(t, err, context.Canceled)
+		g.nodes[0].Delay("INFO", 0)
+		time.Sleep(300 * ms)
+		assert.NotContains(t, g.keys(), "k", "both were undone")
+
+		g.nodes[0].Delay("INFO", 40*ms)
+		time.AfterFunc(10*ms, g.nodes[0].DropConns)
+		_, err = g.claim(background, "k", "t3", long)
+		assert.NotErrorIs(t, err, ErrTimeout)
+		g.nodes[0].Delay("INFO", 0)
+		time.Sleep(2 * time.Second)
+		assert.NotContains(t, g.keys(), "k")
+		assert.Zero(t, g.debts())
+	})
+}
+
+// A server that was silent for too long may have been stopped. Its bound did
+// not pass meanwhile, whether or not the connection lived
+// (failover.pml: silence-ignored).
+func TestSilenceBeginsTheWatchAnew_R23(t *testing.T) {
+	for name, c := range map[string]struct {
+		silent time.Duration
+		shed   time.Duration // ShedAfter
+		again  bool
+	}{
+		"for a moment":           {silent: 500 * ms},
+		"too long":               {silent: overBound + 100*ms, again: true},
+		"and the connection too": {silent: overBound + 100*ms, shed: time.Minute, again: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFailover(t, 1, func(t *testing.T, g *replicated) {
+				g.counts()
+				g.links[0].Pause(redistest.Both)
+				time.Sleep(c.silent)
+				g.links[0].Resume(redistest.Both)
+				time.Sleep(200 * ms)
+				s := g.status(0)
+				require.Equal(t, Up, s.State)
+				require.Equal(t, c.again, s.Quarantined)
+				if c.again {
+					assert.Equal(t, pure.WhySilent, s.QuarantineWhy)
+				}
+			}, withConfig(func(config *Config) { config.ShedAfter = c.shed }))
+		})
+	}
+}
+
+// An idle node is in contact all the time.
+func TestAnIdleNodeStaysInContact(t *testing.T) {
+	inFailover(t, 1, func(t *testing.T, g *replicated) {
+		g.counts()
+		time.Sleep(time.Minute)
+		assert.False(t, g.status(0).Quarantined)
+		assert.Equal(t, 1, g.status(0).Connects)
+		g.mustClaim("k")
+	})
+}
+
+// An extension on a server too young for claims counts if the node's own vote
+// for the lock lasts until no former primary can let in another client; so does
+// healing (failover.pml: extend-at-once, vote-of-lock, heal-at-once).
+func TestExtensionsOnANewPrimary_R10(t *testing.T) {
+	healing := &ExtendKind{Kind: Kind{Judge: func(v resp.Value) Vote { return Restored }, Script: true}}
+	for name, c := range map[string]struct {
+		voted  Set
+		ends   time.Duration // after the new primary was met
+		counts bool
+	}{
+		"its vote lasts":         {voted: 1, ends: overAlone + 50*ms, counts: true},
+		"its vote ends too soon": {voted: 1, ends: overAlone - 50*ms},
+		"it did not vote":        {voted: 2, ends: time.Minute},
+		"its vote is over":       {voted: 1, ends: -time.Second},
+	} {
+		for what, kind := range map[string]*ExtendKind{"extends": extendKind, "heals": healing} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				inFailover(t, 2, func(t *testing.T, g *replicated) {
+					g.counts()
+					receipt := g.mustClaim("k")
+					require.Equal(t, Set(1), receipt.Voted)
+					g.lead(1, "k")
+					receipt.Voted = c.voted
+					command := Command{Encoded: raw(extendCommand("k", "t", maxTTL)), TTL: maxTTL, Receipt: receipt, Ends: time.Now().Add(c.ends)}
+					granted, err := g.group.Extend(background, kind, &command)
+					if !c.counts {
+						require.ErrorIs(t, err, ErrQuarantined)
+						return
+					}
+					require.NoError(t, err)
+					assert.Equal(t, Set(1), granted)
+					_, err = g.claim(background, "k2", "t", maxTTL)
+					require.ErrorIs(t, err, ErrQuarantined, "claims do not count yet")
+				})
+			})
+		}
+	}
+}
+
+// A client that knows of another bound, or of none, is refused, as one with
+// another MaxTTL is: for it the node counts too early.
+func TestTheBoundBelongsToTheDeployment_R23(t *testing.T) {
+	failover := func(bound time.Duration) func(*Config) {
+		return func(c *Config) { c.Nodes[0].Failover = conn.Failover{Expected: true, Bound: bound} }
+	}
+	for name, c := range map[string]struct {
+		change  func(*Config)
+		refused bool
+		bound   time.Duration
+	}{
+		"the same":              {change: failover(overBound), bound: overBound},
+		"a shorter one":         {change: failover(overBound / 2), refused: true},
+		"none":                  {change: failover(-1), refused: true},
+		"a lone master":         {change: func(c *Config) { c.Nodes[0].Failover = conn.Failover{} }, refused: true},
+		"a longer one, allowed": {change: func(c *Config) { failover(2 * overBound)(c); c.Allow.OtherMaxTTL = true }, bound: 2 * overBound},
+		"a shorter one, allowed": {
+			change: func(c *Config) { failover(overBound / 2)(c); c.Allow.OtherMaxTTL = true }, bound: overBound,
+		},
+		"a lone master, allowed": {
+			change: func(c *Config) { c.Nodes[0].Failover = conn.Failover{}; c.Allow.OtherMaxTTL = true }, refused: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFailover(t, 1, func(t *testing.T, g *replicated) {
+				g.counts()
+				config := g.config
+				config.Nodes = append([]conn.Config(nil), config.Nodes...)
+				c.change(&config)
+				other := g.another(config)
+				if c.refused {
+					assert.ErrorIs(t, other.Ready(brief(t, 20*time.Second)), ErrMaxTTL)
+					return
+				}
+				begun := time.Now()
+				require.NoError(t, other.Ready(brief(t, 20*time.Second)))
+				alone := pure.Failover{Expected: true, Bound: c.bound}.Alone(0.01)
+				assert.InDelta(t, fullNeed+alone, time.Since(begun), float64(20*ms))
+			})
+		})
+	}
+}
+
+// A node whose bound is not known works, and says so. So does one whose failover
+// outlasts each lock.
+func TestFailoverWarnings(t *testing.T) {
+	for name, c := range map[string]struct {
+		bound time.Duration
+		want  string
+	}{
+		"unknown":      {-1, "nothing is known to bound"},
+		"auto":         {0, "nothing is known to bound"},
+		"long":         {overBound, "outlasts every lock: a former primary may grant for 2.025s, and a lock of MaxTTL, renewed in time, has 1.333"},
+		"short enough": {overBound / 4, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFailover(t, 1, func(t *testing.T, g *replicated) {
+				g.counts()
+				g.mustClaim("k")
+				s := g.status(0)
+				assert.True(t, s.FailsOver)
+				assert.Equal(t, max(0, c.bound), s.FailoverBound)
+				if c.want == "" {
+					assert.Empty(t, s.Warnings)
+					return
+				}
+				require.Len(t, s.Warnings, 1)
+				assert.Contains(t, s.Warnings[0], c.want)
+			}, withConfig(func(config *Config) { config.Nodes[0].Failover.Bound = c.bound }))
+		})
+	}
+}
+
+// What would make a node that fails over unsafe is refused at once.
+func TestUnsafeFailoverIsRefused(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		"MaxTTL":  func(c *Config) { c.MaxTTL = 0 },
+		"durable": func(c *Config) { c.Durable = 1 },
+		"fencing": func(c *Config) { c.Floors.Read = ping },
+	} {
+		c := Config{MaxTTL: maxTTL, Nodes: []conn.Config{{Endpoint: conn.Endpoint{Addr: "h:1", Failover: conn.Failover{Expected: true}}}}}
+		change(&c)
+		_, err := New(c)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "fails over")
+	}
+}
+
+// Servers that replicate are one vote, also after one of them was promoted
+// (R22). Behind one node they may take each other's place.
+func TestAPrimaryAndItsReplicaAreOneVote_R22(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2, withTrust, func(c *cluster) {
+			c.nodes[1].Succeed(c.nodes[0])
+			c.config.Nodes[1].Failover = conn.Failover{Expected: true, Bound: overBound}
+		})
+		time.Sleep(time.Second)
+		require.Equal(t, 1, c.up())
+		for i := range 2 {
+			if s := c.status(i); s.State != Up {
+				assert.ErrorIs(t, s.Err, ErrSameNode)
+			}
+		}
+	})
+}
+
+// replicas makes a server say what it has for replicas, and how many of them it
+// needs. Both may change.
+type replicas struct {
+	needed, maxLag int
+
+	mu   sync.Mutex // guards the following
+	lags []int
+}
+
+func (r *replicas) become(lags ...int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lags = lags
+}
+
+func (r *replicas) answer(node *redistest.Node) redistest.Hook {
+	return func(_ int, args []string) ([]byte, bool) {
+		switch strings.Join(args, " ") {
+		case "CONFIG GET min-replicas-*":
+			return resp.AppendCommand(nil, "min-replicas-to-write", strconv.Itoa(r.needed), "min-replicas-max-lag", strconv.Itoa(r.maxLag)), true
+		case "INFO replication":
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			_, history, _ := strings.Cut(node.Process(), ":")
+			id, _, _ := strings.Cut(history, ":")
+			text := fmt.Sprintf("role:master\r\nconnected_slaves:%d\r\n", len(r.lags))
+			for i, lag := range r.lags {
+				text += fmt.Sprintf("slave%d:ip=h,port=1,state=online,offset=1,lag=%d\r\n", i, lag)
+			}
+			return resp.AppendBulkString(nil, text+"master_replid:"+id+"\r\n"), true
+		}
+		return nil, false
+	}
+}
+
+// With failover=auto, the bound is that of min-replicas. It is one only if all
+// replicas are needed: the others may stay with the former primary
+// (failover.pml: fence-lifted).
+func TestBoundFromReplicas_R23(t *testing.T) {
+	for name, c := range map[string]struct {
+		says  *replicas
+		bound time.Duration
+	}{
+		"all are needed":    {&replicas{needed: 2, maxLag: 1, lags: []int{0, 1}}, 3 * time.Second},
+		"one may stay":      {&replicas{needed: 1, maxLag: 1, lags: []int{0, 1}}, 0},
+		"none is needed":    {&replicas{maxLag: 1, lags: []int{0}}, 0},
+		"none is there":     {&replicas{needed: 1, maxLag: 1}, 3 * time.Second},
+		"lags do not count": {&replicas{needed: 1, lags: []int{0}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFailover(t, 1, func(t *testing.T, g *replicated) {
+				g.counts()
+				assert.Equal(t, c.bound, g.status(0).FailoverBound)
+				assert.Equal(t, c.bound == 0, len(g.status(0).Warnings) > 0 && strings.Contains(g.status(0).Warnings[0], "nothing is known"))
+			}, func(cl *cluster) {
+				cl.config.Nodes[0].Failover.Bound = 0
+				cl.nodes[0].Handle(c.says.answer(cl.nodes[0]))
+			})
+		})
+	}
+}
+
+// A primary whose replicas are too few, or too many, may not be fenced in time:
+// what it grants does not count, and it counts again when they are back.
+func TestGrantsNeedTheReplicas_R23(t *testing.T) {
+	says := &replicas{needed: 1, maxLag: 1, lags: []int{1}}
+	inFailover(t, 1, func(t *testing.T, g *replicated) {
+		g.counts()
+		g.mustClaim("k")
+		for _, lags := range [][]int{{2}, nil, {0, 0}} {
+			says.become(lags...)
+			_, err := g.claim(background, "k2", "t", maxTTL)
+			require.ErrorIs(t, err, ErrQuarantined, lags)
+			time.Sleep(100 * ms)
+			says.become(1)
+			assert.Equal(t, 1, g.status(0).Connects)
+			receipt, err := g.claim(background, "k2", "t", maxTTL)
+			require.NoError(t, err)
+			require.NoError(t, g.release(background, "k2", "t", maxTTL, receipt))
+		}
+	}, func(cl *cluster) {
+		cl.config.Nodes[0].Failover.Bound = 0
+		cl.nodes[0].Handle(says.answer(cl.nodes[0]))
+	})
+}
