@@ -253,7 +253,7 @@ func (g *Group) alikeLocked(rounds []*round) int {
 // placeMergedLocked puts several rounds into the log as one carrier. It takes
 // over the log's hold on each.
 func (g *Group) placeMergedLocked(parts []*round) {
-	if missing := All(g.size) &^ g.live; missing|g.members.Doubted != 0 {
+	if missing := All(g.size) &^ g.live; missing|g.members.Doubted|g.members.FailOver != 0 {
 		for _, p := range parts {
 			g.failMissingLocked(p, missing)
 		}
@@ -305,7 +305,7 @@ func keysOf(parts []*round) (n int) {
 // placeLocked fails the votes of nodes that are not up or do not count, and
 // puts the round into the log. It returns false if no node is up.
 func (g *Group) placeLocked(r *round, command []byte) bool {
-	if missing := All(g.size) &^ g.live; missing|g.members.Doubted|g.members.Floorless != 0 {
+	if missing := All(g.size) &^ g.live; missing|g.members.Doubted|g.members.Floorless|g.members.FailOver != 0 {
 		g.failMissingLocked(r, missing)
 	}
 	if g.live == 0 {
@@ -331,8 +331,10 @@ func (g *Group) placeLocked(r *round, command []byte) bool {
 // It does so at once for all, so that the error names each of them (R12). A
 // release that such a node may have to execute becomes its debt (R8). Votes of
 // quarantined nodes on a claim fail with them (R23), and those of nodes without
-// a floor, but without a debt: those nodes get the command and its release.
+// a floor, but without a debt: those nodes get the command and its release. So do
+// the debts of processes that a node led to before (node_process.go).
 func (g *Group) failMissingLocked(r *round, missing Set) {
+	g.oweFormerLocked(r)
 	for i, n := range g.nodes {
 		if missing.Has(i) {
 			if r.owedBy(i) {

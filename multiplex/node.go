@@ -31,11 +31,12 @@ type node struct {
 
 	// The following are guarded by the group's mutex; for conn and server see
 	// above.
-	conn   *conn.Conn
-	server conn.Server
-	ledger pure.Ledger
-	lane   lane
-	inLog  attachment
+	conn     *conn.Conn
+	server   conn.Server
+	ledger   pure.Ledger
+	lane     lane
+	accounts accounts
+	inLog    attachment
 	// previous is written by the owner goroutine alone. The goroutine that reads
 	// the connection may read it without the mutex.
 	previous previous

@@ -133,7 +133,7 @@ func (n *node) countDeathLocked(cause error) {
 
 // countsLocked returns the numbers.
 func (n *node) countsLocked() NodeCounts {
-	c, l := &n.counters, &n.ledger
+	c, l := &n.counters, n.accounts.total(&n.ledger)
 	all := NodeCounts{
 		Granted: c.granted.Load(), Refused: c.refused.Load(), Failed: c.failed.Load() + c.died,
 		TimedOut: c.missed[overdue], Absent: c.missed[absent], Quarantined: c.missed[quarantined],

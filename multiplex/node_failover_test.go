@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,10 +51,10 @@ func inFailover(t *testing.T, servers int, test func(t *testing.T, g *replicated
 			}
 			return c.network.Dial(ctx, network, to)
 		}
-		c.config.Nodes = c.config.Nodes[:1]
 	}
+	alone := func(c *cluster) { c.config.Nodes = c.config.Nodes[:1] }
 	synctest.Test(t, func(t *testing.T) {
-		newCluster(t, servers, append([]func(*cluster){withTrust, behind}, tweaks...)...)
+		newCluster(t, servers, slices.Concat([]func(*cluster){withTrust, behind}, tweaks, []func(*cluster){alone})...)
 		g.waitUp(1)
 		test(t, g)
 	})

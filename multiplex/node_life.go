@@ -23,7 +23,7 @@ func newNode(g *Group, index int, config conn.Config) *node {
 	}
 	n.dialer.node, n.reader.node, n.reporter.node = n, n, n
 	n.dialer.init()
-	n.ledger = pure.Ledger{Limit: g.config.MaxDebts, Drift: g.config.DriftFactor}
+	n.ledger = n.newLedger()
 	n.laneNext.Store(noLane)
 	n.polled.ended = make(chan error, 1)
 	n.dialer.config.Admit = n.admits
@@ -140,6 +140,7 @@ func (n *dialer) dial() pure.LifeAction {
 		return n.stepLocked(pure.DialFailed)
 	}
 	n.idle.learn(n.server.RunID == c.Server().RunID, n.group.config.ProbeAfter, n.group.now())
+	n.turnToLocked(c.Server().RunID)
 	n.conn, n.server = c, *c.Server()
 	c.Follow()
 	n.group.members.Met(n.index, &n.server, n.dialed)

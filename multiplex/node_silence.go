@@ -38,6 +38,7 @@ func (n *node) superviseLocked(now, late time.Duration) time.Duration {
 	}
 	next = min(next, g.members.Tend(n.index, now), n.dialer.renewLocked(now), n.keepContactLocked(now))
 	n.payBesideLocked(now)
+	n.expireFormerLocked(now)
 	if due, ok := n.ledger.Next(); ok {
 		// A little later several can be sent together.
 		next = min(next, max(due, now+tickMost))

@@ -165,6 +165,16 @@ func (l Life) buried(now time.Duration, jitter float64) (Life, LifeAction) {
 	return l, act
 }
 
+// OwesFence reports whether a fence must precede the next commands.
+func (l Life) OwesFence() bool { return l.owesFence }
+
+// OweFence returns the life of a node whose next connection leads to another
+// process, which owes a fence or not.
+func (l Life) OweFence(owes bool) Life {
+	l.owesFence = owes
+	return l
+}
+
 // Charge takes one more dial off the budget, for an attempt that may have made
 // two connections: a server without HELLO is asked again over a new one (R21).
 func (l Life) Charge() Life {
