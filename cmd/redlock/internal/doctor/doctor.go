@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/outlook"
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
@@ -28,6 +29,8 @@ type Node struct {
 	// Declared reports whether clients are told that the node loses nothing
 	// (redlock.Node.Durable).
 	Declared bool
+	// Failover is what clients are told of servers that take its place.
+	Failover conn.Failover
 	// Refused is why a client of the library gives the node no vote, nil if it
 	// does.
 	Refused error
@@ -167,6 +170,7 @@ var checks = []check{
 	{"role", "no node is a replica or a sentinel", (*Deployment).checkRole},
 	{"cluster", "no node belongs to a cluster", (*Deployment).checkCluster},
 	{"replicas", "no replica copies a master", (*Deployment).checkReplicas},
+	{"failover", "a former primary stops accepting writes in time", (*Deployment).checkFailover},
 	{"sentinels", "no sentinel fails a master over", (*Deployment).checkSentinels},
 	{"eviction", "no master deletes keys when its memory is full", (*Deployment).checkEviction},
 	{"persistence", "no master forgets locks when it restarts, or clients keep it out", (*Deployment).checkPersistence},

@@ -133,6 +133,10 @@ func all(changes ...func(d *Deployment)) func(d *Deployment) {
 	}
 }
 
+func failover(k int, bound time.Duration) func(d *Deployment) {
+	return with(k, func(n *Node) { n.Failover = conn.Failover{Expected: true, Bound: bound} })
+}
+
 // forgetful is a deployment whose clients neither obey MaxTTL nor write seals.
 func forgetful(d *Deployment) {
 	d.MaxTTL = 0
@@ -317,6 +321,12 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"OOM", refuses(1, "SET", conn.ClassOOM), []string{"warning writes"}},
 		{"MISCONF on a quorum", refuses(3, "SET", conn.ClassMisconf), []string{"unsafe writes"}},
 		{"NOREPLICAS", all(refuses(1, "SET", conn.ClassNoReplicas), config(1, "min-replicas-to-write", "1")), []string{"warning writes", "warning min-replicas"}},
+		{"fails over, in time", all(failover(1, 0), config(1, "min-replicas-to-write", "1"), config(1, "min-replicas-max-lag", "10"), info(1, "connected_slaves", "1")), nil},
+		{"fails over, and a replica stays", all(failover(1, 0), config(1, "min-replicas-to-write", "1"), config(1, "min-replicas-max-lag", "10"), info(1, "connected_slaves", "2")), []string{"warning failover"}},
+		{"fails over, later than declared", all(failover(1, 5*second), config(1, "min-replicas-to-write", "1"), config(1, "min-replicas-max-lag", "10"), info(1, "connected_slaves", "1")), []string{"warning failover"}},
+		{"fails over, as declared", failover(1, 5*second), nil},
+		{"fails over, unknown when", failover(1, -1), []string{"warning failover"}},
+		{"fails over, and says nothing", failover(1, 0), []string{"warning failover"}},
 		{"nearly full", info(1, "used_memory", "850000"), []string{"warning memory"}},
 		{"machine nearly full", all(info(1, "maxmemory", "0"), info(1, "used_memory", "90000000")), []string{"warning memory"}},
 		{"more than there is", info(1, "maxmemory", "200000000"), []string{"warning memory"}},

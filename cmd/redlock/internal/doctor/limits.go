@@ -53,12 +53,12 @@ func size(bytes int64) string {
 
 // checkMinReplicas wants masters that accept writes without replicas.
 func (d *Deployment) checkMinReplicas() []Finding {
-	seen := d.seen(func(n *Node) string {
+	seen := d.seen(lone(func(n *Node) string {
 		if replicas, _ := n.Config.Number("min-replicas-to-write"); replicas > 0 {
 			return fmt.Sprintf("min-replicas-to-write %d", replicas)
 		}
 		return ""
-	})
+	}))
 	return finding(Finding{Level: Warning, Seen: seen, Found: "a master accepts writes only while it has replicas",
 		Why:    "it refuses locks and releases as soon as a replica is away",
 		Change: "CONFIG SET min-replicas-to-write 0"})

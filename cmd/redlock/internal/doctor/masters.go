@@ -165,12 +165,12 @@ func (d *Deployment) checkCluster() []Finding {
 
 // checkReplicas wants masters without replicas.
 func (d *Deployment) checkReplicas() []Finding {
-	seen := d.seen(func(n *Node) string {
+	seen := d.seen(lone(func(n *Node) string {
 		if replicas, _ := n.Info.Number("connected_slaves"); replicas > 0 {
 			return plural(replicas, "replica")
 		}
 		return ""
-	})
+	}))
 	return finding(Finding{Level: Warning, Seen: seen, Found: "a master has replicas",
 		Why: "a replica gets each key a moment later. If it is promoted, by hand, by a sentinel or by the platform, it lacks the " +
 			"newest locks, and they are granted again",
@@ -180,12 +180,12 @@ func (d *Deployment) checkReplicas() []Finding {
 // checkSentinels wants masters that no sentinel fails over. Sentinels find each
 // other by a channel of the master.
 func (d *Deployment) checkSentinels() []Finding {
-	seen := d.seen(func(n *Node) string {
+	seen := d.seen(lone(func(n *Node) string {
 		if n.Watchers > 0 {
 			return plural(n.Watchers, "sentinel") + " watching"
 		}
 		return ""
-	})
+	}))
 	return finding(Finding{Level: Unsafe, Seen: seen, Found: "sentinels watch a master",
 		Why:    "if the master is down for long they promote a replica, which lacks the newest locks",
 		Change: "run SENTINEL REMOVE for these masters, and have a supervisor restart them instead"})
