@@ -166,8 +166,10 @@ type trial struct {
 	lone    [][]*switchboard // of the clients to the lone masters
 	clients []*Client
 	ended   chan struct{}
-	grants  [6]int // by failover, guarded by truth.mu
-	now     int
+	grants  []int // by failover, guarded by truth.mu
+
+	isolate func() // leaves the clients only the node that fails over in common
+	fails   func() // promotes the replica
 }
 
 // newTrial starts a node that fails over, and n-1 lone masters. Every client
@@ -176,7 +178,7 @@ func newTrial(t *testing.T, n, clients int) *trial {
 	servers := redistest.Servers(t, 2, redistest.OverTCP, redistest.OfOneKind, redistest.Args("--repl-diskless-sync-delay", "0"))
 	lone := redistest.Servers(t, n-1, redistest.OverTCP)
 	w := &trial{t: t, pair: pair{servers[0], servers[1]}, ended: make(chan struct{})}
-	w.truth.begun = time.Now()
+	w.truth.begun, w.isolate, w.fails = time.Now(), w.isolateClients, w.failOver
 	w.follow(servers[1], servers[0])
 	for range clients {
 		w.ways = append(w.ways, newSwitchboard(t, servers[0].TCPAddr()))
@@ -217,6 +219,17 @@ func (w *trial) follow(replica, master *redistest.Server) {
 		info, err := replica.Do("INFO", "replication")
 		return err == nil && strings.Contains(fmt.Sprint(info), "master_link_status:up")
 	}, 30*time.Second, 20*time.Millisecond)
+}
+
+// isolateClients leaves the clients only the node that fails over in common.
+func (w *trial) isolateClients() {
+	for i, ways := range w.lone {
+		for j, way := range ways {
+			if i%len(ways) != j {
+				way.lead("")
+			}
+		}
+	}
 }
 
 // failOver promotes the replica. The former primary goes on accepting writes
@@ -323,24 +336,18 @@ func (w *trial) hold(c *Client, name, resource string, ttl time.Duration) {
 func (w *trial) granted() {
 	w.truth.mu.Lock()
 	defer w.truth.mu.Unlock()
-	w.grants[w.now]++
+	w.grants[len(w.grants)-1]++
 }
 
 // run lets the callers run through some failovers, and returns what overlaps.
 func (w *trial) run(failovers int) []string {
-	ready, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ready, cancel := context.WithTimeout(context.Background(), time.Duration(failovers+6)*10*time.Second)
 	defer cancel()
 	for _, c := range w.clients {
 		require.NoError(w.t, c.Ready(ready))
 	}
-	// From now on, the clients have only the node that fails over in common.
-	for i, ways := range w.lone {
-		for j, way := range ways {
-			if i%len(ways) != j {
-				way.lead("")
-			}
-		}
-	}
+	w.isolate()
+	w.grants = append(w.grants, 0)
 	var wg sync.WaitGroup
 	for i, c := range w.clients {
 		for j := range 32 / len(w.clients) {
@@ -349,9 +356,9 @@ func (w *trial) run(failovers int) []string {
 	}
 	for range failovers {
 		time.Sleep(300 * time.Millisecond)
-		w.failOver()
+		w.fails()
 		w.truth.mu.Lock()
-		w.now++
+		w.grants = append(w.grants, 0)
 		w.truth.mu.Unlock()
 		for _, c := range w.clients {
 			require.NoError(w.t, c.Ready(ready))
