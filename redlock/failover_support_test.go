@@ -168,6 +168,7 @@ type trial struct {
 	ended   chan struct{}
 	grants  []int // by failover, guarded by truth.mu
 
+	late    bool   // a former primary granted for longer than the bound
 	isolate func() // leaves the clients only the node that fails over in common
 	fails   func() // promotes the replica
 }
@@ -248,7 +249,7 @@ func (w *trial) failOver() {
 	host, port, _ := net.SplitHostPort(next.TCPAddr())
 	_, err = old.Do("REPLICAOF", host, port) // from now on it grants nothing
 	require.NoError(w.t, err)
-	require.Less(w.t, time.Since(begun), overBound, "this machine is too slow for the bound")
+	w.late = w.late || time.Since(begun) >= overBound
 	for i, way := range w.ways {
 		if i%2 == 1 {
 			way.lead(next.TCPAddr())
@@ -349,6 +350,11 @@ func (w *trial) run(failovers int) []string {
 	w.isolate()
 	w.grants = append(w.grants, 0)
 	var wg sync.WaitGroup
+	stop := sync.OnceFunc(func() {
+		close(w.ended)
+		wg.Wait()
+	})
+	defer stop()
 	for i, c := range w.clients {
 		for j := range 32 / len(w.clients) {
 			wg.Go(func() { w.call(c, fmt.Sprintf("%d.%d", i, j)) })
@@ -365,7 +371,6 @@ func (w *trial) run(failovers int) []string {
 		}
 	}
 	time.Sleep(300 * time.Millisecond)
-	close(w.ended)
-	wg.Wait()
+	stop()
 	return w.truth.overlaps()
 }
