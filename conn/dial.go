@@ -49,8 +49,8 @@ type Config struct {
 	// a node in an error, is not shown (R27). If zero, no keys are
 	// recognised.
 	Conceal string
-	// Slot is the hash slot of the keys, which SlotOf returns. With Seeds of a
-	// cluster, Dial connects to the master that has it. If zero, slot 0.
+	// Slot is the hash slot of the keys, as CLUSTER KEYSLOT tells it. With Seeds
+	// of a cluster, Dial connects to the master that has it. If zero, slot 0.
 	Slot uint16
 	// Omit are commands that the handshake leaves out, as Server.Forbidden had
 	// them: each try would leave a denial in the server's ACL LOG. If zero, none.

@@ -14,10 +14,6 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// SlotOf returns the hash slot of a key in a cluster. Keys with the same text
-// between the first { and the next } have the same.
-func SlotOf(key string) uint16 { return locate.Slot(key) }
-
 const (
 	// dialParts divides DialTimeout: a seed or a server that does not answer
 	// leaves time for others.

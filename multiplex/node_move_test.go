@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,7 +17,7 @@ func moving(t *testing.T, raw, key string) *cluster {
 	t.Helper()
 	e, err := conn.ParseURL(raw)
 	require.NoError(t, err)
-	config := Config{Cure: scripts(), MaxTTL: 100 * ms, Nodes: []conn.Config{{Endpoint: e, Slot: conn.SlotOf(key)}}}
+	config := Config{Cure: scripts(), MaxTTL: 100 * ms, Nodes: []conn.Config{{Endpoint: e, Slot: pure.Slot(key)}}}
 	for _, s := range scripts() {
 		config.Nodes[0].Prelude = append(config.Nodes[0].Prelude, conn.Step{Command: s})
 	}

@@ -330,22 +330,15 @@ func (config *Config) endpoint(n Node) (conn.Config, error) {
 		return conn.Config{}, errors.New("Config.TLS is set, but the URL asks for no TLS, so that the password would be sent in clear; " +
 			"write rediss://, or give the nodes with TLS its parameters in their URLs")
 	}
-	if endpoint.InCluster() && !hasTag(config.Prefix) {
+	slot, ok := pure.PrefixSlot(config.Prefix)
+	if endpoint.InCluster() && !ok {
 		return conn.Config{}, errors.New("the Prefix has no hash tag, which keeps all keys in one slot of a cluster: write {locks}: for example")
 	}
-	node := conn.Config{Endpoint: endpoint, NetDial: config.Connect.NetDial, Conceal: config.Prefix, Slot: conn.SlotOf(config.Prefix)}
+	node := conn.Config{Endpoint: endpoint, NetDial: config.Connect.NetDial, Conceal: config.Prefix, Slot: slot}
 	if ask := config.Connect.Credentials; ask != nil {
 		node.Credentials = func(ctx context.Context) (conn.Credentials, error) { return ask(ctx, n) }
 	}
 	return node, node.Check()
-}
-
-// hasTag reports whether all keys with a prefix have one slot: that of the
-// text between the first { and the next }.
-func hasTag(prefix string) bool {
-	_, rest, _ := strings.Cut(prefix, "{")
-	tag, _, closed := strings.Cut(rest, "}")
-	return closed && tag != ""
 }
 
 // durable returns the nodes declared durable.

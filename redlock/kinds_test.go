@@ -329,7 +329,7 @@ func TestKeysOfAllKinds(t *testing.T) {
 }
 
 // slotOf returns the slot of all keys with a prefix.
-func slotOf(t *testing.T, m *memory, prefix string) int {
+func slotOf(t *testing.T, m *memory, prefix string) uint16 {
 	t.Helper()
 	slot, ok := pure.PrefixSlot(m.Arrangement.Prefix + prefix)
 	require.True(t, ok)

@@ -2,22 +2,22 @@ package pure
 
 import "strings"
 
-// Slots is how many slots a cluster of servers has. Each key is in one of them.
-const Slots = 16384
+// slots is how many slots a cluster of servers has. Each key is in one of them.
+const slots = 16384
 
 // Slot returns the slot of a key in a cluster: that of its hash tag, if it has
 // one.
-func Slot(key string) int {
+func Slot(key string) uint16 {
 	if tag, ok := hashTag(key); ok {
 		key = tag
 	}
-	return int(crc16(key) % Slots)
+	return crc16(key) % slots
 }
 
 // PrefixSlot returns the slot of all keys that begin with a prefix. ok is false
 // if they are in several: only a whole hash tag decides the slot, whatever
 // follows.
-func PrefixSlot(prefix string) (slot int, ok bool) {
+func PrefixSlot(prefix string) (slot uint16, ok bool) {
 	if _, ok := hashTag(prefix); !ok {
 		return 0, false
 	}

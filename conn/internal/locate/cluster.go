@@ -8,36 +8,6 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// slots is the number of hash slots of a cluster.
-const slots = 16384
-
-// Slot returns the hash slot of a key: that of the text between the first { and
-// the next }, or of the whole key where there is none, or nothing in between.
-func Slot(key string) uint16 {
-	if _, rest, ok := strings.Cut(key, "{"); ok {
-		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
-			key = tag
-		}
-	}
-	return crc16(key) % slots
-}
-
-// crc16 is CRC-16/XMODEM, as the specification of clusters has it.
-func crc16(s string) uint16 {
-	var crc uint16
-	for i := range len(s) {
-		crc ^= uint16(s[i]) << 8
-		for range 8 {
-			carry := crc >= 1<<15
-			crc <<= 1
-			if carry {
-				crc ^= 0x1021
-			}
-		}
-	}
-	return crc
-}
-
 // ErrNoOwner is returned for a server that knows no master with the slot.
 var ErrNoOwner = errors.New("it knows no master that has the slot")
 

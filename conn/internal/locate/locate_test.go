@@ -91,16 +91,6 @@ func TestIsName(t *testing.T) {
 	}
 }
 
-func TestSlot(t *testing.T) {
-	for key, want := range map[string]uint16{
-		"123456789": 0x31c3, "foo": 12182, "{foo}x": 12182, "a{foo}{bar}": 12182, "{}foo": Slot("{}foo"), "06S": 0, "": 0, "{foo": Slot("{foo"),
-	} {
-		assert.Equal(t, want, Slot(key), key)
-	}
-	require.NotEqual(t, Slot("foo"), Slot("{}foo"), "an empty tag is none")
-	require.NotEqual(t, Slot("foo"), Slot("{foo"))
-}
-
 // shard encodes a range of slots with its servers.
 func shard(first, last int64, servers ...string) string {
 	b := resp.AppendArray(nil, 2+len(servers))

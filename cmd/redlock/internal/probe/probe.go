@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -58,7 +59,7 @@ func (p *Probe) connect(ctx context.Context) error {
 	p.Close()
 	ctx, found := p.watchForPlaintext(ctx)
 	c, err := conn.Dial(ctx, conn.Config{
-		Endpoint: p.endpoint, Credentials: p.Credentials, NetDial: p.dial, Limits: limits, Slot: conn.SlotOf(p.prefix),
+		Endpoint: p.endpoint, Credentials: p.Credentials, NetDial: p.dial, Limits: limits, Slot: pure.Slot(p.prefix),
 	})
 	if plain := found(); plain != nil && err != nil {
 		return plain
@@ -134,7 +135,7 @@ func (p *Probe) Others(ctx context.Context, run string) (others []string) {
 		}
 	}
 	for _, e := range endpoints {
-		c, err := conn.Dial(ctx, conn.Config{Endpoint: e, Credentials: p.Credentials, Limits: limits, Slot: conn.SlotOf(p.prefix)})
+		c, err := conn.Dial(ctx, conn.Config{Endpoint: e, Credentials: p.Credentials, Limits: limits, Slot: pure.Slot(p.prefix)})
 		if err != nil {
 			continue // it is no vote for another client either
 		}
