@@ -121,11 +121,19 @@ func (f *follower) ask(ctx context.Context) {
 func (f *follower) outvoted(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout())
 	defer cancel()
-	s := f.cfg.search(ctx, f.timeout()/dialParts)
+	s := f.asking().search(ctx, f.timeout()/dialParts)
 	defer s.end()
 	for !s.tally.Decided() && f.conn.Err() == nil && s.wait() {
 	}
 	return s.tally.Outvoted(f.conn.server.Addr)
+}
+
+// asking returns how to ask the seeds now. Servers of a cluster take what
+// AppendAuth sent last: the credentials of the dial may have expired.
+func (f *follower) asking() *Config {
+	cfg, now := *f.cfg, f.conn.hidden.Load()
+	cfg.Username, cfg.Password, cfg.Credentials = now.username, now.password, nil
+	return &cfg
 }
 
 func (f *follower) timeout() time.Duration {

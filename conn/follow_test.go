@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -94,6 +95,36 @@ func TestMovedEndsAConnectionToACluster(t *testing.T) {
 			require.NoError(t, c.Err(), said)
 		}
 		c.Doubt(value(t, "-MOVED 866 b:1\r\n"))
+		require.ErrorIs(t, c.Err(), ErrMoved)
+	})
+}
+
+// Servers of a cluster are asked with the credentials that the connection has
+// by now: those of its dial may have expired.
+func TestDoubtAsksWithTheLatestCredentials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSeeded(t)
+		nodes := s.members(map[string]string{"a:6379": "a:6379", "b:6379": "a:6379", "c:6379": "a:6379"})
+		demand := func(password string) {
+			for _, n := range nodes {
+				n.SetPassword("default", password)
+			}
+		}
+		first, next := Credentials{Password: "first"}, Credentials{Password: "next"}
+		demand(first.Password)
+		c, err := s.dial("redis+cluster://a,b,c", func(cfg *Config) {
+			cfg.Credentials = func(context.Context) (Credentials, error) { return first, nil }
+		})
+		require.NoError(t, err)
+		c.Follow()
+		demand(next.Password)
+		_, err = c.AppendAuth(nil, first, next)
+		require.NoError(t, err)
+		for _, addr := range []string{"b:6379", "c:6379"} {
+			nodes[addr].Handle(memberOf(addr, "b:6379"))
+		}
+		c.Doubt(value(t, "-CLUSTERDOWN x\r\n"))
+		time.Sleep(time.Second)
 		require.ErrorIs(t, c.Err(), ErrMoved)
 	})
 }

@@ -222,20 +222,27 @@ func TestCredentialsAreForServers_R27(t *testing.T) {
 
 // members starts servers of a cluster at addresses. Each says which address has
 // all slots.
-func (s *seeded) members(views map[string]string) {
+func (s *seeded) members(views map[string]string) map[string]*redistest.Node {
+	nodes := map[string]*redistest.Node{}
 	for addr, owner := range views {
-		s.node(addr).Handle(func(_ int, args []string) ([]byte, bool) {
-			if args[0] != "CLUSTER" {
-				return nil, false
-			}
-			if args[1] == "MYID" {
-				return resp.AppendBulkString(nil, "id of "+addr), true
-			}
-			host, port, _ := net.SplitHostPort(owner)
-			b := resp.AppendInteger(resp.AppendInteger(resp.AppendArray(resp.AppendArray(nil, 1), 3), 0), 16383)
-			b = append(resp.AppendBulkString(resp.AppendArray(b, 3), host), ":"+port+"\r\n"...)
-			return resp.AppendBulkString(b, "id of "+owner), true
-		})
+		nodes[addr] = s.node(addr)
+		nodes[addr].Handle(memberOf(addr, owner))
+	}
+	return nodes
+}
+
+func memberOf(addr, owner string) redistest.Hook {
+	return func(_ int, args []string) ([]byte, bool) {
+		if args[0] != "CLUSTER" {
+			return nil, false
+		}
+		if args[1] == "MYID" {
+			return resp.AppendBulkString(nil, "id of "+addr), true
+		}
+		host, port, _ := net.SplitHostPort(owner)
+		b := resp.AppendInteger(resp.AppendInteger(resp.AppendArray(resp.AppendArray(nil, 1), 3), 0), 16383)
+		b = append(resp.AppendBulkString(resp.AppendArray(b, 3), host), ":"+port+"\r\n"...)
+		return resp.AppendBulkString(b, "id of "+owner), true
 	}
 }
 
