@@ -84,7 +84,10 @@ func (s *Seeds) check() error {
 	case s.TLS == nil && s.TLSFiles != TLSFiles{}:
 		return errors.New("the seeds have TLSFiles without TLS")
 	}
-	for _, addr := range s.Addrs {
+	for i, addr := range s.Addrs {
+		if slices.ContainsFunc(s.Addrs[:i], func(other string) bool { return strings.EqualFold(other, addr) }) {
+			return errors.New("a host is named twice") // it would have two votes
+		}
 		host, port, err := net.SplitHostPort(addr)
 		if err == nil {
 			_, err = locate.Address(host, port)
@@ -138,11 +141,8 @@ func parseSeeds(e *Endpoint, u *url.URL, kind string, hosts []string) error {
 	e.Network, e.Failover.Expected, e.Seeds = "tcp", true, &Seeds{}
 	for _, host := range hosts {
 		addr, err := parseSeed(host, port)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case slices.Contains(e.Seeds.Addrs, addr):
-			return errors.New("a host is named twice")
 		}
 		e.Seeds.Addrs = append(e.Seeds.Addrs, addr)
 	}

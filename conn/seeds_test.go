@@ -153,6 +153,7 @@ func TestConfigRefusesSeeds(t *testing.T) {
 		"both an address": {Addr: "a:1", Seeds: &Seeds{Addrs: []string{"a:1"}}},
 		"name of the mas": {Seeds: &Seeds{Addrs: []string{"a:1"}, Master: "a b"}},
 		"not host:port":   {Seeds: &Seeds{Addrs: []string{"a"}}},
+		"named twice":     {Seeds: &Seeds{Addrs: []string{"a:1", "b:1", "A:1"}}},
 		"without TLS":     {Seeds: &Seeds{Addrs: []string{"a:1"}, TLSFiles: TLSFiles{CA: "x"}}},
 	} {
 		require.ErrorContains(t, (&Config{Endpoint: e}).Check(), text)
