@@ -145,7 +145,7 @@ func (f *follower) timeout() time.Duration {
 
 // sleep returns false if the connection ended.
 func (f *follower) sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
+	timer := time.NewTimer(max(soon, d))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -21,6 +21,8 @@ const (
 	// hurryParts divides a part. After that, what some seeds say is tried, even
 	// if they are not more than half of them.
 	hurryParts = 3
+	// soon is the shortest time that a timer is set to, as pure.Soon is.
+	soon = time.Nanosecond
 )
 
 // find asks the seeds, and returns a connection to the server that they name.
@@ -74,7 +76,7 @@ type hint struct {
 func (cfg *Config) search(ctx context.Context, part time.Duration) *search {
 	seeds := cfg.Seeds.Addrs
 	s := &search{
-		cfg: cfg, part: part, hints: make(chan hint, len(seeds)), hurry: time.NewTimer(part / hurryParts),
+		cfg: cfg, part: part, hints: make(chan hint, len(seeds)), hurry: time.NewTimer(max(soon, part/hurryParts)),
 		tally: locate.Tally{Seeds: len(seeds)}, refused: make([]error, len(seeds)),
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
