@@ -222,8 +222,8 @@ func (c *Config) checkFailover(i int) error {
 		return errors.New("without MaxTTL its new primary would count at once")
 	case c.Durable.Has(i):
 		return errors.New("it is not durable: a durable primary loses what was not replicated")
-	case f.Bound > pure.LongestTTL:
-		return fmt.Errorf("the bound %v is longer than %v", f.Bound, pure.LongestTTL)
+	case f.Bound > 0 && f.Bound < time.Millisecond || f.Bound > pure.LongestTTL:
+		return fmt.Errorf("the bound is %v: it must be between 1ms and %v", f.Bound, pure.LongestTTL)
 	case c.Floors.Read != nil && len(c.Nodes) == 1:
 		return errors.New("the fencing numbers of a single node would be lost with it")
 	}

@@ -354,6 +354,7 @@ func TestUnsafeFailoverIsRefused(t *testing.T) {
 		"MaxTTL":  func(c *Config) { c.MaxTTL = 0 },
 		"durable": func(c *Config) { c.Durable = 1 },
 		"fencing": func(c *Config) { c.Floors.Read = ping },
+		"between": func(c *Config) { c.Nodes[0].Failover.Bound = 900 * time.Microsecond },
 	} {
 		c := Config{MaxTTL: maxTTL, Nodes: []conn.Config{{Endpoint: conn.Endpoint{Addr: "h:1", Failover: conn.Failover{Expected: true}}}}}
 		change(&c)
@@ -384,10 +385,11 @@ func TestAPrimaryAndItsReplicaAreOneVote_R22(t *testing.T) {
 // replicas makes a server say what it has for replicas, and how many of them it
 // needs. Both may change.
 type replicas struct {
-	needed, maxLag int
+	maxLag int
 
-	mu   sync.Mutex // guards the following
-	lags []int
+	mu     sync.Mutex // guards the following
+	needed int
+	lags   []int
 }
 
 func (r *replicas) become(lags ...int) {
@@ -396,21 +398,29 @@ func (r *replicas) become(lags ...int) {
 	r.lags = lags
 }
 
+func (r *replicas) need(needed int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.needed = needed
+}
+
 func (r *replicas) answer(node *redistest.Node) redistest.Hook {
 	return func(_ int, args []string) ([]byte, bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		switch strings.Join(args, " ") {
 		case "CONFIG GET min-replicas-*":
 			return resp.AppendCommand(nil, "min-replicas-to-write", strconv.Itoa(r.needed), "min-replicas-max-lag", strconv.Itoa(r.maxLag)), true
 		case "INFO replication":
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			_, history, _ := strings.Cut(node.Process(), ":")
-			id, _, _ := strings.Cut(history, ":")
+			histories := strings.Split(node.Process(), ":")[1:]
 			text := fmt.Sprintf("role:master\r\nconnected_slaves:%d\r\n", len(r.lags))
 			for i, lag := range r.lags {
 				text += fmt.Sprintf("slave%d:ip=h,port=1,state=online,offset=1,lag=%d\r\n", i, lag)
 			}
-			return resp.AppendBulkString(nil, text+"master_replid:"+id+"\r\n"), true
+			for i, field := range []string{"master_replid", "master_replid2", "second_repl_offset"}[:len(histories)] {
+				text += field + ":" + histories[i] + "\r\n"
+			}
+			return resp.AppendBulkString(nil, text), true
 		}
 		return nil, false
 	}
@@ -465,4 +475,74 @@ func TestGrantsNeedTheReplicas_R23(t *testing.T) {
 		cl.config.Nodes[0].Failover.Bound = 0
 		cl.nodes[0].Handle(says.answer(cl.nodes[0]))
 	})
+}
+
+// Before a replica is added, the number that is needed is raised. No client
+// begins anew.
+func TestTheNumberOfReplicasMayGrow_R23(t *testing.T) {
+	says := &replicas{needed: 1, maxLag: 1, lags: []int{1}}
+	inFailover(t, 1, func(t *testing.T, g *replicated) {
+		g.counts()
+		says.need(2)
+		says.become(0, 0)
+		time.Sleep(pure.LookRarely + time.Second)
+		g.mustClaim("k")
+		says.become(0)
+		_, err := g.claim(background, "k2", "t", maxTTL)
+		require.ErrorIs(t, err, ErrQuarantined, "two are needed now")
+		assert.Equal(t, 1, g.status(0).Connects)
+	}, func(cl *cluster) {
+		cl.config.Nodes[0].Failover.Bound = 0
+		cl.nodes[0].Handle(says.answer(cl.nodes[0]))
+	})
+}
+
+// A deployment that was opened without a bound has none, also while a later
+// primary lacks a replica, and so would have one.
+func TestADeploymentWithoutABoundHasNone(t *testing.T) {
+	inFailover(t, 2, func(t *testing.T, g *replicated) {
+		g.counts()
+		time.Sleep(20 * time.Second)
+		require.Equal(t, pure.Failover{Expected: true}, g.sealOn(0).Failover)
+		g.lead(1)
+		g.counts()
+		g.mustClaim("k")
+		s := g.status(0)
+		assert.Zero(t, s.FailoverBound)
+		assert.Equal(t, 2, s.Connects)
+	}, func(cl *cluster) {
+		cl.config.Nodes[0].Failover.Bound = 0
+		cl.nodes[0].Handle((&replicas{needed: 1, maxLag: 1, lags: []int{0, 0}}).answer(cl.nodes[0]))
+		cl.nodes[1].Handle((&replicas{needed: 1, maxLag: 1, lags: []int{0}}).answer(cl.nodes[1]))
+	})
+}
+
+// A bound holds by the replication history alone. A user who may not ask for
+// it waits for nothing (R31). With failover=auto there is no bound then.
+func TestABoundNeedsTheHistory_R31(t *testing.T) {
+	for bound, refused := range map[time.Duration]bool{overBound: true, 0: false, -1: false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, 1, withTrust, func(c *cluster) {
+				c.config.Nodes[0].Failover = conn.Failover{Expected: true, Bound: bound}
+				says := (&replicas{needed: 1, maxLag: 1}).answer(c.nodes[0])
+				c.nodes[0].Handle(func(id int, args []string) ([]byte, bool) {
+					if args[0] != "CONFIG" {
+						return nil, false
+					}
+					return says(id, args)
+				})
+				c.nodes[0].Refuse("NOPERM no", "INFO")
+			})
+			err := c.group.Ready(brief(t, 20*time.Second))
+			if !refused {
+				require.NoError(t, err, bound)
+				require.Zero(t, c.status(0).FailoverBound)
+				return
+			}
+			require.ErrorIs(t, err, ErrPermissions)
+			var undecided *UndecidedError
+			require.ErrorAs(t, err, &undecided)
+			require.Equal(t, 1, undecided.Lasting(time.Time{}, 0))
+		})
+	}
 }

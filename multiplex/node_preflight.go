@@ -22,7 +22,11 @@ const checkRole = "role"
 func (n *node) admits(s *conn.Server) error {
 	allow := n.group.config.Allow
 	allow.Cluster = allow.Cluster || n.dialer.config.InCluster()
-	return allow.check(s)
+	if err := allow.check(s); err != nil || n.dialer.config.Endpoint.Failover.Bound <= 0 || s.History != "" {
+		return err
+	}
+	return &PreflightError{"failover", "INFO does not tell its replication history, and without that no bound holds",
+		"allow INFO, or declare the bound unknown (failover=unknown)", ErrPermissions}
 }
 
 // check refuses a server that is no independent master (R22). What the server

@@ -69,6 +69,34 @@ func (m *Members) inspectReplicas(i int, q *Questions) {
 		return
 	}
 	needed, maxLag := 0, time.Duration(0)
+	m.askReplicas(i, q, func(needed int, maxLag, bound time.Duration) {
+		n := &m.nodes[i]
+		n.needed, n.maxLag = 0, 0
+		if bound > 0 {
+			n.needed, n.maxLag = needed, maxLag
+		}
+		m.bind(i, pure.Failover{Expected: true, Bound: bound})
+		m.require(i, m.host.Now())
+	})
+}
+
+// lookAtReplicas asks an up server again how many replicas it needs, since that
+// changes with their number. Another lag is a matter of the next handshake.
+func (m *Members) lookAtReplicas(i int, q *Questions) {
+	if m.nodes[i].needed == 0 {
+		return
+	}
+	m.askReplicas(i, q, func(needed int, maxLag, bound time.Duration) {
+		if n := &m.nodes[i]; n.needed > 0 && bound > 0 && maxLag == n.maxLag {
+			n.needed = needed
+		}
+	})
+}
+
+// askReplicas asks for the settings min-replicas and the bound that they make.
+// There is none for a server that does not tell its history. take is called with
+// the mutex.
+func (m *Members) askReplicas(i int, q *Questions, take func(needed int, maxLag, bound time.Duration)) {
 	q.Add(configReplicas, func(v resp.Value) error {
 		needed, maxLag = conn.MinReplicas(v)
 		return nil
@@ -76,28 +104,30 @@ func (m *Members) inspectReplicas(i int, q *Questions) {
 	q.Add(infoReplication, func(v resp.Value) error {
 		m.host.Lock()
 		defer m.host.Unlock()
-		n := &m.nodes[i]
-		standing, _ := n.server.Standing(v, maxLag)
-		f := pure.Failover{Expected: true, Bound: pure.BoundByReplicas(standing.Replicas, needed, maxLag)}
-		n.needed, n.maxLag = 0, 0
-		if f.Bound > 0 {
-			n.needed, n.maxLag = needed, maxLag
+		server, bound := &m.nodes[i].server, time.Duration(0)
+		if standing, _ := server.Standing(v, maxLag); server.History != "" {
+			bound = pure.BoundByReplicas(standing.Replicas, needed, maxLag)
 		}
-		m.bind(i, f)
-		m.require(i, m.host.Now())
+		take(needed, maxLag, bound)
 		return nil
 	})
 }
 
 // sightFailover compares what a seal says of the node's failover with what this
 // client knows. A client with a smaller bound would let in others too early for
-// this one.
+// this one. A deployment that was opened without a bound has none, though a
+// later primary with fewer replicas would have one: its clients do not wait.
 func (m *Members) sightFailover(i int, s pure.Sighting, now time.Duration) error {
 	n, theirs := &m.nodes[i], s.Seal.Failover
 	if s.What != pure.SealSeen || theirs == n.failover || !m.concerns(s) {
 		return nil
 	}
 	if !m.config.OtherMaxTTL || !theirs.Expected || !n.failover.Expected {
+	if n.auto && theirs.Expected && theirs.Bound == 0 {
+		n.needed, n.maxLag = 0, 0
+		m.bind(i, theirs)
+		return nil
+	}
 		return m.host.Explain(&Cause{Kind: OtherFailover, TheirFailover: theirs, OurFailover: n.failover})
 	}
 	theirs.Bound = max(theirs.Bound, n.failover.Bound)

@@ -221,6 +221,7 @@ func (m *Members) look(i int) {
 	if m.config.Numbered() {
 		q.Add(serverTime, func(v resp.Value) error { return m.tellClock(i, v, l.asked) })
 	}
+	m.lookAtReplicas(i, q)
 	l.add(m, q)
 	q.then = func() error {
 		m.host.Lock()
