@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/multiplex/internal/member"
 )
 
 // failoverTakes is how long a failover, a restart or a replacement of files may
@@ -88,7 +89,7 @@ func outlookOf(err error) conn.Outlook {
 		return conn.Lasting
 	case err == ErrDown, isOneOf(err,
 		ErrConnecting, ErrTimeout, ErrSilent, ErrIndebted, ErrQuarantined, ErrUnopened, ErrUnbelieved, ErrNoFloor,
-		errForgot, errDisproved, errRewritten):
+		errForgot, errDisproved, errRewritten, member.ErrSilence, member.ErrNoPrimary):
 		return conn.Passing
 	case demoted(err):
 		return conn.Brief
@@ -160,12 +161,15 @@ func deathOf(cause error) string {
 		death string
 	}{
 		{ErrSilent, "silent"},
+		{member.ErrSilence, "silent"},
+		{conn.ErrMoved, "moved"},
 		{ErrIndebted, "indebted"},
 		{conn.ErrStalled, "stalled"},
 		{ErrUnexpected, "unexpected"},
 		{errForgot, "forgot"},
 		{ErrNotMaster, "demoted"},
 		{errRewritten, "demoted"},
+		{member.ErrNoPrimary, "demoted"},
 		{errLoggedOut, "credentials"},
 		{conn.ErrProtocol, "protocol"},
 		{conn.ErrClosed, "closed"},

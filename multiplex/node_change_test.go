@@ -15,6 +15,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/multiplex/internal/member"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -346,13 +347,14 @@ func TestDeathOf(t *testing.T) {
 	died := func(op string, err error) error { return &conn.Error{Op: op, Addr: "a:1", Err: err} }
 	for want, causes := range map[string][]error{
 		"peer":       {died("read", io.EOF), died("write", errors.New("reset")), died("exchange", io.ErrUnexpectedEOF)},
-		"silent":     {died("break", ErrSilent), died("exchange", ErrSilent), &downError{ErrSilent}},
+		"silent":     {died("break", ErrSilent), died("exchange", ErrSilent), &downError{ErrSilent}, member.ErrSilence},
+		"moved":      {died("break", conn.ErrMoved)},
 		"stalled":    {died("write", conn.ErrStalled)},
 		"indebted":   {died("break", ErrIndebted)},
 		"protocol":   {died("parse", &resp.SyntaxError{}), died("exchange", conn.ErrProtocol)},
 		"unexpected": {fmt.Errorf("%w: a push", ErrUnexpected), died("exchange", ErrUnexpected), errors.New("odd")},
 		"forgot":     {errForgot},
-		"demoted":    {errRewritten, notMaster("x")},
+		"demoted":    {errRewritten, notMaster("x"), member.ErrNoPrimary},
 		"closed":     {died("close", conn.ErrClosed), died("exchange", context.Canceled)},
 	} {
 		for _, cause := range causes {

@@ -41,9 +41,9 @@ type NodeCounts struct {
 	// "stalled" (a full backlog), "indebted" (R8), "protocol" (no RESP),
 	// "unexpected" (a reply that cannot answer, R16), "forgot" (scripts
 	// lost before it joined), "demoted" (it is, or may have been, a
-	// replica, R23), "credentials" (no longer accepted), "peer" (ended by
-	// the node or the network), "closed" (by us). It is nil if there were
-	// none.
+	// replica, R23), "moved" (another server is the node's),
+	// "credentials" (no longer accepted), "peer" (ended by the node or the
+	// network), "closed" (by us). It is nil if there were none.
 	Deaths map[string]uint64 `json:"deaths,omitempty"`
 	// Probes are PINGs to an idle connection (R26), Cures commands that were
 	// sent again with their scripts (R24).

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -68,7 +69,6 @@ func (m *Members) inspectReplicas(i int, q *Questions) {
 	if !m.nodes[i].auto {
 		return
 	}
-	needed, maxLag := 0, time.Duration(0)
 	m.askReplicas(i, q, func(needed int, maxLag, bound time.Duration) {
 		n := &m.nodes[i]
 		n.needed, n.maxLag = 0, 0
@@ -97,6 +97,7 @@ func (m *Members) lookAtReplicas(i int, q *Questions) {
 // There is none for a server that does not tell its history. take is called with
 // the mutex.
 func (m *Members) askReplicas(i int, q *Questions, take func(needed int, maxLag, bound time.Duration)) {
+	needed, maxLag := 0, time.Duration(0)
 	q.Add(configReplicas, func(v resp.Value) error {
 		needed, maxLag = conn.MinReplicas(v)
 		return nil
@@ -122,12 +123,12 @@ func (m *Members) sightFailover(i int, s pure.Sighting, now time.Duration) error
 	if s.What != pure.SealSeen || theirs == n.failover || !m.concerns(s) {
 		return nil
 	}
-	if !m.config.OtherMaxTTL || !theirs.Expected || !n.failover.Expected {
 	if n.auto && theirs.Expected && theirs.Bound == 0 {
 		n.needed, n.maxLag = 0, 0
 		m.bind(i, theirs)
 		return nil
 	}
+	if !m.config.OtherMaxTTL || !theirs.Expected || !n.failover.Expected {
 		return m.host.Explain(&Cause{Kind: OtherFailover, TheirFailover: theirs, OurFailover: n.failover})
 	}
 	theirs.Bound = max(theirs.Bound, n.failover.Bound)
@@ -151,7 +152,7 @@ func (m *Members) Confirm(i int, v resp.Value, sent time.Duration) (*Cause, erro
 	if err := m.host.Hear(i, v); err != nil {
 		return nil, err
 	}
-	return nil, errNoPrimary
+	return nil, ErrNoPrimary
 }
 
 func (m *Members) confirm(i int, v resp.Value, sent time.Duration) (*Cause, conn.Standing, error) {
@@ -170,7 +171,7 @@ func (m *Members) confirm(i int, v resp.Value, sent time.Duration) (*Cause, conn
 	case !ok:
 		return nil, standing, unexpected(v, "INFO", nil)
 	case silent > n.failover.Grace():
-		return nil, standing, fmt.Errorf("%w: %v", errSilence, silent.Truncate(time.Millisecond))
+		return nil, standing, fmt.Errorf("%w: %v", ErrSilence, silent.Truncate(time.Millisecond))
 	}
 	n.contact = sent
 	switch {
@@ -185,9 +186,10 @@ func (m *Members) confirm(i int, v resp.Value, sent time.Duration) (*Cause, conn
 
 func unconfirmed(found string) *Cause { return &Cause{Kind: Unconfirmed, Found: found} }
 
+// The errors of Confirm that end a connection.
 var (
-	errSilence   = fmt.Errorf("multiplex: the server was silent for too long, so another may have taken its place")
-	errNoPrimary = fmt.Errorf("multiplex: the server is no primary, or tells no replication history")
+	ErrSilence   = errors.New("multiplex: the server was silent for too long, so another may have taken its place")
+	ErrNoPrimary = errors.New("multiplex: the server is no primary, or tells no replication history")
 )
 
 // Distrusted returns the nodes on which an extension of a lock does not count.
