@@ -80,14 +80,22 @@ func answerAll(c net.Conn, set string) {
 // none where the answer is "".
 func onSockets(t *testing.T, answers ...string) *Group {
 	t.Helper()
+	return onSocketsOf(t, conn.Failover{}, answers...)
+}
+
+func onSocketsOf(t *testing.T, failover conn.Failover, answers ...string) *Group {
+	t.Helper()
 	// The timeouts allow for a busy machine.
 	config := Config{VoteTimeout: 10 * time.Second, ShedAfter: time.Minute}
+	if failover.Expected {
+		config.MaxTTL = time.Millisecond
+	}
 	for _, answer := range answers {
 		addr := noServer
 		if answer != "" {
 			addr = frugal(t, answer).Addr().String()
 		}
-		config.Nodes = append(config.Nodes, conn.Config{Endpoint: conn.Endpoint{Network: "tcp", Addr: addr}})
+		config.Nodes = append(config.Nodes, conn.Config{Endpoint: conn.Endpoint{Network: "tcp", Addr: addr, Failover: failover}})
 	}
 	g, err := New(config)
 	require.NoError(t, err)
@@ -150,6 +158,16 @@ func TestAskAllocatesNothing(t *testing.T) {
 				require.Less(t, allocations(50, few, team), few, "allocations of all attempts of a turn")
 			})
 		}
+	}
+}
+
+// Neither do they where grants are to be confirmed.
+func TestConfirmationAllocatesNothing(t *testing.T) {
+	for _, callers := range []int{1, 8} {
+		g := onSocketsOf(t, conn.Failover{Expected: true, Bound: -1}, "+OK\r\n", "+OK\r\n", "+OK\r\n")
+		team := startTeam(t, callers, func(caller int) error { return attempt(g, caller, nil) })
+		few := 0.05 * float64(callers*attempts)
+		require.Less(t, allocations(50, few, team), few, "allocations of all attempts of a turn")
 	}
 }
 

@@ -44,7 +44,7 @@ func (n *node) askBehindLocked() []byte {
 	if len(n.lane.awaited) == 0 {
 		n.silence.asked = n.asked
 	}
-	n.lane.awaited = append(n.lane.awaited, laneEntry{purpose: confirm, pos: n.group.log.head, sent: n.asked})
+	n.lane.await(laneEntry{purpose: confirm, pos: n.group.log.head, sent: n.asked})
 	return infoReplication
 }
 

@@ -2,6 +2,7 @@ package multiplex
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/redmux/redmux/conn"
@@ -21,6 +22,8 @@ type lane struct {
 	buf     []byte      // encoded entries that were not written yet
 	queued  []laneEntry // those entries
 	awaited []laneEntry // written, in order; each has its position
+	// few is where a short awaited is: to confirm grants allocates nothing.
+	few [8]laneEntry
 }
 
 // A purpose says what a lane entry is for, and so what its reply means.
@@ -76,13 +79,23 @@ func (l *lane) handOut(pos uint64) []byte {
 	}
 	for _, e := range l.queued {
 		e.pos = pos
-		l.awaited = append(l.awaited, e)
+		l.await(e)
 	}
 	clear(l.queued)
 	l.queued = l.queued[:0]
 	buf := l.buf
 	l.buf = nil
 	return buf
+}
+
+// await adds an entry that is written, with its position.
+func (l *lane) await(e laneEntry) {
+	if n := len(l.awaited); n == cap(l.awaited) && n < len(l.few) {
+		copy(l.few[:], l.awaited)
+		clear(l.few[n:])
+		l.awaited = l.few[:n]
+	}
+	l.awaited = append(l.awaited, e)
 }
 
 // front returns the position before which the next reply of the lane comes.
@@ -106,7 +119,7 @@ func (l *lane) pop() laneEntry {
 
 // empty takes all entries of a lane whose connection died, written or not.
 func (l *lane) empty() []laneEntry {
-	all := append(l.awaited, l.queued...)
+	all := slices.Concat(l.awaited, l.queued) // awaited is in l, perhaps
 	*l = lane{}
 	return all
 }
