@@ -1,6 +1,7 @@
 package multiplex
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha1"
@@ -220,7 +221,7 @@ func (n *dialer) lookBehind(c *conn.Conn, config conn.Config) {
 		// Otherwise the server may have restarted meanwhile.
 		_ = n.group.waitUntil(ctx, func() bool { return n.conn != c || n.group.live.Has(n.index) })
 		if n.says(ctx, c, askAlive, "PONG") {
-			n.warnOfOther(ours, theirs, e.Addr)
+			n.warnOfOther(ours, theirs, cmp.Or(other.Server().Addr, e.Addr))
 		}
 		return
 	}
