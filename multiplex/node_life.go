@@ -58,10 +58,11 @@ func (n *node) run() {
 // leave closes a connection made during Close.
 func (n *node) leave() {
 	n.group.mu.Lock()
-	defer n.group.mu.Unlock()
-	if n.conn != nil {
-		_ = n.conn.Close()
-		n.conn = nil
+	c := n.conn
+	n.conn = nil
+	n.group.mu.Unlock()
+	if c != nil {
+		_ = c.Close()
 	}
 }
 
@@ -187,8 +188,8 @@ func bars(err error) bool {
 // join attaches the node at the head of the log, unless it owes too much. Debts
 // that came since the last payment go first, in the lane. The node gets no
 // command that was queued before, flushed or not: its votes on those rounds
-// have failed.
-func (n *node) join() (pure.LifeAction, bool) {
+// have failed. An error refuses the node.
+func (n *node) join() (act pure.LifeAction, joined bool, err error) {
 	g := n.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -198,19 +199,19 @@ func (n *node) join() (pure.LifeAction, bool) {
 		n.fault = owesTooMuch
 	}
 	if !n.ledger.MayJoin(g.now()) {
-		return pure.Stay, false
+		return pure.Stay, false, nil
 	}
 	// The twin joined after this node's handshake. The next handshake tells
 	// them apart.
 	if twin := n.dialer.twinOfLocked(&n.server); twin != nil {
-		return n.lostLocked(n.conn, sameServer(twin.addr)), true
+		return pure.Stay, false, sameServer(twin.addr)
 	}
 	if err := n.dialer.kinLocked(&n.server); err != nil {
-		return n.lostLocked(n.conn, err), true
+		return pure.Stay, false, err
 	}
-	act := n.stepLocked(pure.Paid)
+	act = n.stepLocked(pure.Paid)
 	if act != pure.ToServe {
-		return act, true
+		return act, true, nil
 	}
 	n.reader.pos, n.reader.replies, n.reader.voids = g.log.head, 0, 0
 	n.conn.SetLimits(g.config.Replies)
@@ -230,7 +231,7 @@ func (n *node) join() (pure.LifeAction, bool) {
 	n.payBesideLocked(g.now())
 	g.members.Joined(n.index)
 	n.reporter.tellLocked()
-	return act, true
+	return act, true, nil
 }
 
 // serve reads replies until the connection dies, and then buries it. It waits
@@ -340,20 +341,13 @@ func (n *node) shedLocked(cause error) {
 	n.conn.Break(cause)
 }
 
-// lost ends a connection that died before the node joined. It closes the
-// connection before it takes the mutex, since Close waits for the connection's
-// writer.
+// lost ends a connection that died before the node joined, or must not join. It
+// closes the connection before it takes the mutex, since Close waits for the
+// connection's goroutines.
 func (n *node) lost(c *conn.Conn, cause error) pure.LifeAction {
 	_ = c.Close()
 	n.group.mu.Lock()
 	defer n.group.mu.Unlock()
-	return n.lostLocked(c, cause)
-}
-
-// lostLocked is lost for a closed connection, or a sound one that has written
-// everything: Close does not wait for its writer then.
-func (n *node) lostLocked(c *conn.Conn, cause error) pure.LifeAction {
-	_ = c.Close()
 	n.conn = nil
 	n.group.members.Ended(n.index)
 	n.counters.ended++

@@ -94,7 +94,10 @@ func (n *node) pay() pure.LifeAction {
 			}
 			inspected = true
 		}
-		if act, joined := n.join(); joined {
+		switch act, joined, err := n.join(); {
+		case err != nil:
+			return n.lost(c, err)
+		case joined:
 			return act
 		}
 		// It owes too much to join.
