@@ -26,9 +26,13 @@
  *    any later time or never, and so does its reply. What was sent to one
  *    server is not executed by another.
  *  - Ticks, drift, and keys that end early or late are those of exclusion.pml.
- *    All clients share one watch, which begins at the promotion, as if the new
- *    primary were met and sealed at once. A client that meets it later counts
- *    it later, so this is the most dangerous case.
+ *    How long ago a server was promoted, its seal says at any time, as if it
+ *    were met and sealed at once. All clients share one watch, which begins at
+ *    the promotion, and after a silence. A client that meets the server later
+ *    counts it later, so this is the most dangerous case.
+ *  - With STARTS each client has a watch of its own. It begins when the client
+ *    meets a server: at any time, so also long after the promotion, or while
+ *    the server is a former primary. Or it has lasted from the beginning.
  *  - The release of a lock that is over may come to any server, at any time and
  *    more than once. Nothing else of it could do more than refuse others, so it
  *    is forgotten.
@@ -36,13 +40,14 @@
  * The rule, with L as the longest time for which a former primary accepts
  * writes after a promotion:
  *
- *  (a) A server is a process and a replication history. If either is new, or if
- *      it was silent for more than GAP, it is another server. That goes for
- *      each command: what it executes after it became another one does not
- *      count.
- *  (b) A SET counts if, when it was sent, the server had been watched for
- *      MAXTTL + DRIFT + L, from its first reply as a primary on. Neither its
- *      uptime nor the seal of another server is proof.
+ *  (a) A server is a process and a replication history. If either is new, it is
+ *      another server. If it was silent for more than GAP, it is met anew. That
+ *      goes for each command: what it executes after that does not count.
+ *  (b) A SET counts if, when it was sent, two times had passed. MAXTTL + DRIFT
+ *      + L, since the server first replied as a primary to any client: so locks
+ *      of former primaries have ended. Its own seal is proof of that; its
+ *      uptime and the seal of another server are none. And L, since this client
+ *      met it or it was silent: so it is no former primary that was stopped.
  *  (c) Before that, an extension counts if, when it is sent, this node's own
  *      vote for the lock still runs, and runs until L after the server was met.
  *      The vote may be of another server. A healing counts likewise.
@@ -61,11 +66,13 @@
  *
  * Macros that drop a part of the rule:
  *
- *   WAIT=…                (b) the time lacks L or MAXTTL
+ *   WAIT=…                (b) the time since the promotion lacks L or MAXTTL
  *   RUN_ID_ONLY           (a) a server is its process
  *   REPLID_ONLY           (a) a server is its replication history
  *   DECIDED_BEFORE        (a) what it was when the command was sent counts
  *   SILENCE_IGNORED       (a) a watch goes through any silence
+ *   UNWATCHED             (b) the server's own seal is enough, without a watch
+ *   WATCH_OF_NODE         (b) the watch may be of another server of the node
  *   SEAL_TRUSTED          (b) the seal that came by replication is proof
  *   SEAL_OF_PROCESS       (b) it is, if it names the process
  *   UPTIME                (b) the age of the process is proof
@@ -163,7 +170,10 @@ typedef Server {
 	byte grace; /* ticks for which a former primary still accepts writes */
 	byte key;   /* a token, or 0 */
 	byte left;  /* ticks until the key is gone at the latest */
-	byte wait;  /* ticks until SETs count */
+	byte wait;  /* ticks until it was promoted long enough ago */
+#ifndef STARTS
+	byte watch; /* ticks until it was watched for L */
+#endif
 #if STOPS
 	bool stopped;
 	byte silent; /* ticks for which it has been stopped */
@@ -203,6 +213,9 @@ typedef Client {
 	byte age; /* of the attempt, by its own clock, while it is tried */
 	byte left; /* of the validity */
 	byte claim[SERVERS];
+#ifdef STARTS
+	byte watch[SERVERS]; /* ticks until it has watched each for L, or UNMET */
+#endif
 #if N > 1
 	byte votes;
 	bool voted[FAILING]; /* the failover nodes among them */
@@ -228,6 +241,21 @@ byte crashes;
 #endif
 #if STOPS
 byte stops;
+#endif
+
+#ifdef STARTS
+#define UNMET (L + 1)
+#define WATCH(c, s) client[c].watch[s]
+#define MET(c, s) (WATCH(c, s) != UNMET)
+#else
+#define WATCH(c, s) server[s].watch
+#define MET(c, s) true
+#endif
+/* COUNTS says if a SET counts that c sends now (b). */
+#ifdef UNWATCHED
+#define COUNTS(c, s) (server[s].wait == 0)
+#else
+#define COUNTS(c, s) (server[s].wait == 0 && WATCH(c, s) == 0)
 #endif
 
 #if N > 1
@@ -270,10 +298,16 @@ int rank, other, rank2, other2;
 #else
 #define VOTES(c) 0
 #endif
+#ifdef STARTS
+#define WATCHES(c) EACH_SERVER(if :: LONE(i) :: else -> rank2 = rank2 * (L + 2) + client[c].watch[i] fi)
+#else
+#define WATCHES(c) skip
+#endif
 #define RANK(c) \
 	rank = (((client[c].phase * 2 + client[c].attempt) * 16 + client[c].age) * 16 + client[c].left) RANK_OWED(c); \
 	rank2 = VOTES(c); \
 	rank2 = rank2 * 96 + PROGRESS(c); \
+	WATCHES(c); \
 	EACH_SERVER(rank = rank * 5 + client[c].claim[i]; EXTENSION(c))
 #define EXCHANGE(field) swap = client[j].field; client[j].field = client[j + 1].field; client[j + 1].field = swap
 /* Tokens are named for their clients. */
@@ -307,6 +341,9 @@ inline canonical() {
 #ifdef ORPHANS
 				EXCHANGE(owed);
 #endif
+#ifdef STARTS
+				EACH_SERVER(EXCHANGE(watch[i]));
+#endif
 				EACH_SERVER(EXCHANGE(claim[i]); RENAME(i))
 			:: else
 			fi;
@@ -328,9 +365,9 @@ inline canonical() { skip }
  * (R2). Now it is decided if a grant will count (b). */
 inline begin(c, s, t) {
 	client[c].phase = TRYING;
-	client[c].claim[s] = (server[s].wait == 0 -> SET : SET_IDLE);
+	client[c].claim[s] = (COUNTS(c, s) -> SET : SET_IDLE);
 #if FAILING > 1
-	client[c].claim[t] = (server[t].wait == 0 -> SET : SET_IDLE);
+	client[c].claim[t] = (COUNTS(c, t) -> SET : SET_IDLE);
 #endif
 #if N > 1
 	EACH_SERVER(if :: LONE(i) -> client[c].claim[i] = SET :: else fi);
@@ -338,7 +375,10 @@ inline begin(c, s, t) {
 #ifdef ORPHANS
 	client[c].owed = s + 1;
 #endif
-	printf("client %d: attempt %d, SET to %c, which counts in %d\n", c, client[c].attempt, NAME(s), server[s].wait)
+	if
+	:: COUNTS(c, s) -> printf("client %d: attempt %d, SET to %c\n", c, client[c].attempt, NAME(s))
+	:: else -> printf("client %d: attempt %d, SET to %c, which does not count\n", c, client[c].attempt, NAME(s))
+	fi
 }
 
 /* hold is the vote that completes the quorum (R4). */
@@ -415,17 +455,15 @@ inline finish(c) {
 }
 
 #if EXTENDS
-/* TO_COME is how long another server may still accept writes. */
-#define TO_COME(s) (server[s].wait > WAIT - L -> server[s].wait - (WAIT - L) : 0)
-
-/* COUNTING says if an extension that is sent now will count (c). */
+/* COUNTING says if an extension that is sent now will count (c). The watch says
+ * how long another server may still accept writes. */
 #if defined(EXTEND_AT_ONCE)
 #define COUNTING(c, s) EXTEND
 #elif defined(EXTEND_BY_TIME)
-#define COUNTING(c, s) (TO_COME(s) == 0 || client[c].left >= TO_COME(s) -> EXTEND : EXTEND_IDLE)
+#define COUNTING(c, s) (client[c].left >= WATCH(c, s) -> EXTEND : EXTEND_IDLE)
 #else
-#define OUTLASTS(c, s) (OWN(c, s) > 0 && OWN(c, s) >= TO_COME(s))
-#define COUNTING(c, s) (server[s].wait == 0 || OUTLASTS(c, s) -> EXTEND : EXTEND_IDLE)
+#define OUTLASTS(c, s) (OWN(c, s) > 0 && OWN(c, s) >= WATCH(c, s))
+#define COUNTING(c, s) (COUNTS(c, s) || OUTLASTS(c, s) -> EXTEND : EXTEND_IDLE)
 #endif
 
 /* What is still on its way of an extension before is lost. */
@@ -507,14 +545,36 @@ end:	do
 	od
 }
 
+#ifdef STARTS
+/* meet is the first reply of a primary to c (b). */
+inline meet(c, s) {
+	WATCH(c, s) = L;
+#ifdef WATCH_OF_NODE
+	EACH_SERVER(if :: BESIDE(s, i) && MET(c, i) && WATCH(c, i) < WATCH(c, s) -> WATCH(c, s) = WATCH(c, i) :: else fi);
+#endif
+	printf("client %d: meets %c\n", c, NAME(s))
+}
+#endif
+
 /* To is what c sends to server s of the first failover node, and server t of
  * the second. */
+#if FAILING > 1
+#define REACHES(c, s, t) (ACCEPTS(s) && MET(c, s) && MET(c, t))
+#else
+#define REACHES(c, s, t) (ACCEPTS(s) && MET(c, s))
+#endif
 #define EXTENDS_NOW(c) (client[c].phase == HOLDING && client[c].extensions < EXTENDS && client[c].left > 0)
 proctype To(byte c, s, t) provided (ACTIVE) {
 end:	do
-	:: d_step { client[c].phase == IDLE && ACCEPTS(s) -> begin(c, s, t); canonical() }
+#ifdef STARTS
+	:: d_step { client[c].phase != DONE && !MET(c, s) && ACCEPTS(s) -> meet(c, s); canonical() }
+#if FAILING > 1
+	:: d_step { client[c].phase != DONE && !MET(c, t) && ACCEPTS(t) -> meet(c, t); canonical() }
+#endif
+#endif
+	:: d_step { client[c].phase == IDLE && REACHES(c, s, t) -> begin(c, s, t); canonical() }
 #if EXTENDS
-	:: d_step { EXTENDS_NOW(c) && ACCEPTS(s) -> extend(c, s, t); canonical() }
+	:: d_step { EXTENDS_NOW(c) && REACHES(c, s, t) -> extend(c, s, t); canonical() }
 #endif
 	od
 }
@@ -601,7 +661,7 @@ inline pay(c, s) {
 #endif
 
 #ifdef DECIDED_AT_REPLY
-#define GRANTED(c, s) (client[c].claim[s] == GRANT || (client[c].claim[s] == GRANT_IDLE && server[s].wait == 0))
+#define GRANTED(c, s) (client[c].claim[s] == GRANT || (client[c].claim[s] == GRANT_IDLE && COUNTS(c, s)))
 #else
 #define GRANTED(c, s) (client[c].claim[s] == GRANT)
 #endif
@@ -640,12 +700,14 @@ inline settle(s) {
 	skip
 }
 
-/* becomesAnother is a server's new identity (a). */
-inline becomesAnother(s) {
-	server[s].wait = WAIT;
-#ifdef UPTIME
-	server[s].wait = (server[s].young -> WAIT : 0);
+/* endWatch begins all watches of a server anew. */
+#ifdef STARTS
+#define SET_WATCH(s, shared) EACH_CLIENT(client[k].watch[s] = UNMET)
+#else
+#define SET_WATCH(s, shared) server[s].watch = shared
 #endif
+inline endWatch(s) {
+	SET_WATCH(s, L);
 #ifndef DECIDED_BEFORE
 	EACH_CLIENT(
 		if :: client[k].claim[s] == SET -> client[k].claim[s] = SET_IDLE :: else fi;
@@ -654,6 +716,21 @@ inline becomesAnother(s) {
 #endif
 	)
 #endif
+}
+
+/* becomesAnother is a server's new identity (a). */
+inline becomesAnother(s) {
+	server[s].wait = WAIT;
+#ifdef UPTIME
+	server[s].wait = (server[s].young -> WAIT : 0);
+#endif
+	endWatch(s)
+}
+
+/* forget makes replicas alike: they are another server when they are promoted. */
+inline forget(s) {
+	server[s].wait = 0;
+	SET_WATCH(s, 0)
 }
 
 inline promote(s) {
@@ -694,7 +771,7 @@ inline demote(s) {
 	server[s].role = REPLICA;
 	server[s].grace = 0;
 #ifndef RUN_ID_ONLY
-	server[s].wait = 0
+	forget(s)
 #endif
 }
 
@@ -738,7 +815,7 @@ inline restart(s, keeps) {
 		if :: client[k].extension[s] < EXTENDED -> client[k].extension[s] = NOTHING :: else fi
 #endif
 	);
-	if :: server[s].role == REPLICA -> server[s].wait = 0 :: else fi
+	if :: server[s].role == REPLICA -> forget(s) :: else fi
 }
 #endif
 
@@ -769,7 +846,7 @@ end:	do
 #endif
 #ifdef CLOCK_OF_DISCOVERY
 	:: d_step { !LONE(s) && server[s].role == REPLICA && !server[s].known ->
-		printf("server %c: clients hear of it\n", NAME(s)); server[s].known = true; server[s].wait = WAIT; canonical() }
+		printf("server %c: clients hear of it\n", NAME(s)); server[s].known = true; becomesAnother(s); canonical() }
 #endif
 #ifdef FENCE_LIFTED
 	:: d_step { server[s].role == FENCED ->
@@ -793,6 +870,11 @@ inline tick() {
 		:: else
 		fi;
 		if :: server[i].wait > 0 -> server[i].wait-- :: else fi;
+#ifdef STARTS
+		EACH_CLIENT(if :: MET(k, i) && WATCH(k, i) > 0 -> WATCH(k, i)-- :: else fi);
+#else
+		if :: server[i].watch > 0 -> server[i].watch-- :: else fi;
+#endif
 #if STOPS
 		if
 		:: !RUNS(i) && server[i].silent <= GAP -> server[i].silent++
@@ -800,7 +882,7 @@ inline tick() {
 		fi;
 #ifndef SILENCE_IGNORED
 		if
-		:: server[i].silent > GAP -> becomesAnother(i)
+		:: server[i].silent > GAP -> endWatch(i)
 		:: else
 		fi;
 #endif
@@ -851,6 +933,15 @@ init {
 #endif
 #ifdef RUN_ID_ONLY
 			server[i].known = (server[i].role == PRIMARY);
+#endif
+#ifdef STARTS
+			EACH_CLIENT(
+				client[k].watch[i] = (LONE(i) -> 0 : UNMET);
+				if
+				:: i == FIRST(i) && !LONE(i) -> printf("client %d: has watched %c\n", k, NAME(i)); client[k].watch[i] = 0
+				:: true
+				fi
+			);
 #endif
 			run Server_(i);
 			i++

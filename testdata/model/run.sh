@@ -83,7 +83,12 @@ failover-skew      | failover  | complete       | exclusion, no gap | 2, 1 attem
 failover-of-three  | failover  | complete       | exclusion, no gap | 2, 1 attempt each | -DBEHIND=3 -DL=2 -DFAILOVERS=2 -DEXTENDS=1 -DHEAL          | quick
 failover-beside    | failover  | complete       | exclusion | 2, 1 attempt each         | -DN=3 -DL=2                                                | quick
 failover-debts     | failover  | complete       | exclusion, orphans | 2, 1 attempt each | -DORPHANS -DL=1 -DFAILOVERS=2 -DCRASHES=1                 | quick
+failover-seal      | failover  | complete       | exclusion, no gap | 2, with watches of their own | -DSTARTS -DL=2 -DFAILOVERS=2 -DEXTENDS=1 -DHEAL | quick
+failover-seal-stopped | failover | complete     | exclusion, no gap | 2, with watches of their own | -DSTARTS -DL=2 -DDOUBLE=1 -DSTOPS=1 -DFAILOVERS=2 -DEXTENDS=1 -DHEAL | quick
+seal-never-stopped | failover  | complete       | exclusion, no gap | 2, with watches of their own | -DUNWATCHED -DSTARTS -DL=2 -DFAILOVERS=2 -DEXTENDS=1 -DHEAL | quick
 failover-restarts  | failover  | complete       | exclusion, no gap | 3, 1 attempt each | -DCLIENTS=3 -DL=2 -DFAILOVERS=2 -DCRASHES=2 -DEXTENDS=1 -DHEAL | full
+failover-seal-restart | failover | complete     | exclusion, no gap | 2, with watches of their own | -DSTARTS -DL=2 -DFAILOVERS=2 -DCRASHES=1 -DEXTENDS=1 -DHEAL | full
+failover-seal-beside | failover | complete      | exclusion | 2, with watches of their own | -DN=3 -DSTARTS -DL=2 -DDOUBLE=1 -DSTOPS=1             | full
 failover-attempts  | failover  | complete       | exclusion, no gap | 2, 2 attempts each | -DTRIES=2 -DL=2 -DTTL=4 -DFAILOVERS=2 -DEXTENDS=1 -DHEAL -DSKEW=1 | full
 failover-other-ttl | failover  | complete       | exclusion, no gap | 2, 1 attempt each | -DL=1 -DTTL=5 -DTTLX=3 -DFAILOVERS=2 -DCRASHES=1 -DEXTENDS=2 -DHEAL -DSKEW=2 | full
 failover-beside-extends | failover | complete   | exclusion, no gap | 2, 1 attempt each | -DN=3 -DL=2 -DEXTENDS=1 -DHEAL                             | full
@@ -179,6 +184,9 @@ silence-ignored    | failover  | counterexample | exclusion | 2, 1 attempt each 
 seal-replicated    | failover  | counterexample | exclusion | 2, 1 attempt each         | -DSEAL_TRUSTED                                             | quick
 seal-of-process    | failover  | counterexample | exclusion | 2, 1 attempt each         | -DSEAL_OF_PROCESS -DFAILOVERS=2                            | quick
 uptime-at-failover | failover  | counterexample | exclusion | 2, 1 attempt each         | -DUPTIME                                                   | quick
+seal-unwatched     | failover  | counterexample | exclusion | 2, with watches of their own | -DUNWATCHED -DSTARTS -DSTOPS=1 -DL=2 -DDOUBLE=1        | quick
+seal-too-young     | failover  | counterexample | exclusion | 2, with watches of their own | -DWAIT=L -DSTARTS -DTTL=5 -DL=2                         | quick
+watch-of-node      | failover  | counterexample | exclusion | 2, with watches of their own | -DWATCH_OF_NODE -DSTARTS -DSTOPS=1 -DL=2 -DDOUBLE=1 -DFAILOVERS=2 | quick
 met-at-discovery   | failover  | counterexample | exclusion | 2, 1 attempt each         | -DCLOCK_OF_DISCOVERY                                       | quick
 decided-at-reply   | failover  | counterexample | exclusion | 2, 1 attempt each         | -DDECIDED_AT_REPLY -DL=1 -DTTL=5 -DFAILOVERS=2 -DEXTENDS=1 | quick
 extend-at-once     | failover  | counterexample | exclusion | 2, 1 attempt each         | -DEXTEND_AT_ONCE -DEXTENDS=1                               | quick
