@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,8 +19,9 @@ import (
 )
 
 // The same in simulated time, with many more failovers: the former primary goes
-// on granting for the whole bound, the new one lacks some of the keys, and the
-// former one comes back with them.
+// on granting for the whole bound, or was stopped before that until the new one
+// counts. The new one lacks some of the keys, and the former one comes back
+// with them. Besides, clients come and go.
 func TestFailoverKeepsExclusionInSimulatedTime_R23(t *testing.T) {
 	for _, nodes := range []int{1, 3} {
 		t.Run(fmt.Sprintf("nodes=%d", nodes), func(t *testing.T) {
@@ -27,6 +30,8 @@ func TestFailoverKeepsExclusionInSimulatedTime_R23(t *testing.T) {
 				all := w.run(redistest.Few(5, 40))
 				t.Logf("%d spells", len(w.truth.spells))
 				assert.Greater(t, len(w.truth.spells), redistest.Few(50, 400))
+				isVisitor := func(s spell) bool { return strings.HasPrefix(s.caller, "visitor") }
+				assert.True(t, slices.ContainsFunc(w.truth.spells, isVisitor))
 				assert.Empty(t, all)
 			})
 		})
@@ -40,11 +45,11 @@ func newMemoryTrial(t *testing.T, n, clients int) *trial {
 	for _, s := range servers {
 		network.At(s.Addr()).Latency(time.Millisecond, time.Millisecond)
 	}
-	w := &trial{t: t, ended: make(chan struct{})}
+	w := &trial{t: t}
 	w.truth.begun = time.Now()
 	present := make([]atomic.Int64, clients)
 	var cutOff atomic.Bool // each client from all but one of the lone masters
-	for i := range clients {
+	start := func(i int) *Client {
 		config := Config{Prefix: "over:", MaxTTL: overMaxTTL, Logger: slog.New(slog.DiscardHandler)}
 		config.Nodes = Nodes(fmt.Sprintf("redis://failover.test:1?failover=%v", overBound))
 		for j := range n - 1 {
@@ -63,8 +68,12 @@ func newMemoryTrial(t *testing.T, n, clients int) *trial {
 		c, err := New(t.Context(), config)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close(context.Background()) })
-		w.clients = append(w.clients, c)
+		return c
 	}
+	for i := range clients {
+		w.clients = append(w.clients, start(i))
+	}
+	w.visit = func() *Client { return start(rand.IntN(clients)) }
 	servers[1].Follow()
 	w.isolate = func() {
 		cutOff.Store(true)
@@ -75,6 +84,10 @@ func newMemoryTrial(t *testing.T, n, clients int) *trial {
 	now := 0
 	w.fails = func() {
 		old, next := servers[now], servers[1-now]
+		stopped := rand.IntN(3) == 0
+		if stopped {
+			old.Pause()
+		}
 		next.Resync()
 		for _, key := range old.Keys() {
 			if value, ok := old.Get(key); ok && rand.IntN(3) > 0 {
@@ -96,6 +109,10 @@ func newMemoryTrial(t *testing.T, n, clients int) *trial {
 		// they were.
 		lead(0)
 		network.At(old.Addr()).Reset()
+		if stopped {
+			time.Sleep(3 * overMaxTTL)
+			old.Resume()
+		}
 		time.Sleep(overBound)
 		old.Follow()
 		lead(1)

@@ -165,12 +165,12 @@ type trial struct {
 	ways    []*switchboard   // of the clients to the node that fails over
 	lone    [][]*switchboard // of the clients to the lone masters
 	clients []*Client
-	ended   chan struct{}
 	grants  []int // by failover, guarded by truth.mu
 
-	late    bool   // a former primary granted for longer than the bound
-	isolate func() // leaves the clients only the node that fails over in common
-	fails   func() // promotes the replica
+	late    bool           // a former primary granted for longer than the bound
+	isolate func()         // leaves the clients only the node that fails over in common
+	fails   func()         // promotes the replica
+	visit   func() *Client // starts another client, or is nil
 }
 
 // newTrial starts a node that fails over, and n-1 lone masters. Every client
@@ -178,7 +178,7 @@ type trial struct {
 func newTrial(t *testing.T, n, clients int) *trial {
 	servers := redistest.Servers(t, 2, redistest.OverTCP, redistest.OfOneKind, redistest.Args("--repl-diskless-sync-delay", "0"))
 	lone := redistest.Servers(t, n-1, redistest.OverTCP)
-	w := &trial{t: t, pair: pair{servers[0], servers[1]}, ended: make(chan struct{})}
+	w := &trial{t: t, pair: pair{servers[0], servers[1]}}
 	w.truth.begun, w.isolate, w.fails = time.Now(), w.isolateClients, w.failOver
 	w.follow(servers[1], servers[0])
 	for range clients {
@@ -260,13 +260,8 @@ func (w *trial) failOver() {
 }
 
 // call is the life of one caller.
-func (w *trial) call(c *Client, name string) {
-	for {
-		select {
-		case <-w.ended:
-			return
-		default:
-		}
+func (w *trial) call(ctx context.Context, c *Client, name string) {
+	for ctx.Err() == nil {
 		resource := fmt.Sprintf("hot:%d", rand.IntN(overKeys))
 		ttl := overMaxTTL - time.Duration(rand.IntN(300))*time.Millisecond
 		if rand.IntN(3) == 0 {
@@ -340,6 +335,22 @@ func (w *trial) granted() {
 	w.grants[len(w.grants)-1]++
 }
 
+// visits is the life of one client after another. Each finds servers that
+// others have sealed, and meets some of them as former primaries.
+func (w *trial) visits(ctx context.Context) {
+	for n := 0; ctx.Err() == nil; n++ {
+		c := w.visit()
+		ctx, cancel := context.WithTimeout(ctx, time.Duration(1000+rand.IntN(3000))*time.Millisecond)
+		var wg sync.WaitGroup
+		for i := range overKeys {
+			wg.Go(func() { w.call(ctx, c, fmt.Sprintf("visitor%d.%d", n, i)) })
+		}
+		wg.Wait()
+		cancel()
+		_ = c.Close(context.Background())
+	}
+}
+
 // run lets the callers run through some failovers, and returns what overlaps.
 func (w *trial) run(failovers int) []string {
 	ready, cancel := context.WithTimeout(context.Background(), time.Duration(failovers+6)*10*time.Second)
@@ -350,15 +361,19 @@ func (w *trial) run(failovers int) []string {
 	w.isolate()
 	w.grants = append(w.grants, 0)
 	var wg sync.WaitGroup
+	ctx, end := context.WithCancel(context.Background())
 	stop := sync.OnceFunc(func() {
-		close(w.ended)
+		end()
 		wg.Wait()
 	})
 	defer stop()
 	for i, c := range w.clients {
 		for j := range 32 / len(w.clients) {
-			wg.Go(func() { w.call(c, fmt.Sprintf("%d.%d", i, j)) })
+			wg.Go(func() { w.call(ctx, c, fmt.Sprintf("%d.%d", i, j)) })
 		}
+	}
+	if w.visit != nil {
+		wg.Go(func() { w.visits(ctx) })
 	}
 	for range failovers {
 		time.Sleep(300 * time.Millisecond)

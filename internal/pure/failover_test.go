@@ -42,11 +42,14 @@ func TestRenewable_R10(t *testing.T) {
 	assert.False(t, Renewable(30*ms-1, 10*ms, 20*ms))
 }
 
-// A node that fails over counts by this client's own watch alone: neither an
-// uptime, nor another client's watch, nor the opening of the set is a proof.
+// A node that fails over counts when its server was promoted long enough ago,
+// which its own seal may say, and this client has watched it for long enough.
+// Neither an uptime nor the opening of the set is a proof.
 func TestTrustOfANodeThatFailsOver_R23_R29(t *testing.T) {
-	const s, need = time.Second, 2 * time.Second
-	own := Seal{Identity{}, "a", s, 9 * s, Failover{Expected: true}, 0}
+	const s, need, own = time.Second, 2 * time.Second, time.Second
+	seal := func(run string, watched time.Duration) func(Trust, time.Duration) Trust {
+		return saw(SealSeen, Seal{Identity{}, run, s, watched, Failover{Expected: true}, 9 * s})
+	}
 	for name, steps := range map[string][]trustStep{
 		"its own watch": {
 			{s, metRun("a"), false, need, WhyFirst},
@@ -55,16 +58,48 @@ func TestTrustOfANodeThatFailsOver_R23_R29(t *testing.T) {
 			{4 * s, metRun("b"), false, need, WhyPromoted},
 			{5 * s, metRun("a"), false, need, WhyPromoted},
 		},
-		"another's watch":          {{s, metRun("a"), false, need, WhyFirst}, {s, saw(SealSeen, own), false, need, WhyFirst}},
-		"an opening":               {{s, metRun("a"), false, need, WhyFirst}, {s, opened(-9 * s), false, need, WhyYoung}},
-		"the same after a silence": {{s, metRun("a"), false, need, WhyFirst}, {3 * s, silent, false, need, WhySilent}, {3 * s, metRun("a"), false, need, WhySilent}},
-		"a history of its own":     {{s, metRun("a:h"), false, need, WhyFirst}, {2 * s, metRun("a:i:h:1"), false, need, WhyDemoted}},
+		"its seal": {
+			{s, metRun("a"), false, need, WhyFirst},
+			{s, seal("a", 9*s), false, own, WhyFirst},
+			{2*s - 1, passed, false, 1, WhyFirst},
+			{2 * s, passed, true, 0, WhyFirst},
+		},
+		"a seal that says less": {
+			{s, metRun("a"), false, need, WhyFirst},
+			{s, seal("a", s/2), false, need - s/2, WhyFirst},
+			{3 * s / 2, seal("a", need), false, s / 2, WhyFirst},
+		},
+		"a former primary's seal": {{s, metRun("b"), false, need, WhyFirst}, {s, seal("a", 9*s), false, need, WhyFirst}},
+		"its seal, from before it was a replica": {
+			{s, metRun("a:i:h:1"), false, need, WhyFirst}, {s, seal("a:h", 9*s), false, need, WhyDemoted},
+		},
+		"an opening": {{s, metRun("a"), false, need, WhyFirst}, {s, opened(-9 * s), false, need, WhyYoung}},
+		"a silence": {
+			{s, metRun("a"), false, need, WhyFirst},
+			{9 * s, passed, true, 0, WhyFirst},
+			{9 * s, silent, false, own, WhySilent},
+			{9 * s, metRun("a"), false, own, WhySilent},
+			{9 * s, seal("a", 9*s), false, own, WhySilent},
+			{10 * s, passed, true, 0, WhySilent},
+		},
+		"a silence, and another server": {
+			{s, metRun("a"), false, need, WhyFirst}, {9 * s, silent, false, own, WhySilent}, {9 * s, metRun("b"), false, need, WhyPromoted},
+		},
+		"no bound is known any more": {
+			{s, metRun("a"), false, need, WhyFirst},
+			{s, seal("a", 9*s), false, own, WhyFirst},
+			{2 * s, passed, true, 0, WhyFirst},
+			{2 * s, func(t Trust, now time.Duration) Trust { return t.Require(need, need, now) }, false, s, whyLonger},
+			{2 * s, func(t Trust, now time.Duration) Trust { return t.Require(need, own, now) }, true, 0, whyLonger},
+		},
+		"a history of its own": {{s, metRun("a:h"), false, need, WhyFirst}, {2 * s, metRun("a:i:h:1"), false, need, WhyDemoted}},
 	} {
-		t.Run(name, func(t *testing.T) { follow(t, Trust{Need: need, FailsOver: true}, steps) })
+		t.Run(name, func(t *testing.T) { follow(t, Trust{Need: need, Own: own}, steps) })
 	}
-	// What it tells others is what it saw itself.
-	state := Trust{Need: need, FailsOver: true}.Meet("a", 5*s).Opens(0, 6*s)
+	// What it tells others is since when it knows the server.
+	state := Trust{Need: need, Own: own}.Meet("a", 5*s).Opens(0, 6*s)
 	assert.Equal(t, s, state.Watched(6*s))
+	assert.Equal(t, 4*s, Trust{Need: need, Own: own}.Meet("a", 5*s).Silent(8*s).Watched(9*s))
 }
 
 func silent(t Trust, now time.Duration) Trust { return t.Silent(now) }

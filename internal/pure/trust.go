@@ -30,11 +30,13 @@ type Trust struct {
 	// processes of the node count as one, but for those that were a
 	// replica.
 	Durable bool
-	// FailsOver is set for a node behind which the server may change. Only
-	// this client's own watch counts there. Uptimes and seals say nothing of
-	// the locks of a former primary.
-	FailsOver bool
-	Met       bool // a handshake has succeeded
+	// Own is for how long this client must have watched the server itself,
+	// without a silence. It is set for a node behind which the server may
+	// change. A seal proves there how long ago the server was promoted. It
+	// does not prove that no other was promoted since, while the server was
+	// stopped.
+	Own time.Duration
+	Met bool // a handshake has succeeded
 	// Run is the name of the watched process, or "" without the right to
 	// ask for its run id.
 	Run     string
@@ -96,7 +98,7 @@ func (t Trust) Meet(run string, now time.Duration) Trust {
 	case run == "":
 		why = WhyUnknown // each connection may hide a restart
 	case runOf(run) != runOf(t.Run):
-		if why = WhyRestart; t.FailsOver {
+		if why = WhyRestart; t.Own > 0 {
 			why = WhyPromoted
 		}
 	default:
@@ -114,19 +116,19 @@ func (t Trust) At(now time.Duration) Trust {
 	switch {
 	case t.Need == 0:
 		t.Trusted = true
-	case t.Met && now >= t.counted()+t.Need:
+	case t.Met && now >= t.ends():
 		t.Trusted = true
 	}
 	return t
 }
 
+// ends returns when the quarantine of a node that was met ends.
+func (t Trust) ends() time.Duration { return max(t.counted()+t.Need, t.met+t.Own) }
+
 // counted returns since when the node counts as watched.
 func (t Trust) counted() time.Duration {
-	switch {
-	case t.Durable:
+	if t.Durable {
 		return t.opened
-	case t.FailsOver:
-		return max(t.since, t.met)
 	}
 	return t.since
 }
@@ -134,8 +136,12 @@ func (t Trust) counted() time.Duration {
 // MetAt returns when this client's own watch began, if it has.
 func (t Trust) MetAt() (at time.Duration, ok bool) { return t.met, t.Met }
 
-// Silent begins the watch anew: the server did not answer for too long.
-func (t Trust) Silent(now time.Duration) Trust { return t.quarantine(WhySilent, now) }
+// Silent begins this client's own watch anew: the server did not answer for too
+// long. It is still known how long ago it was promoted.
+func (t Trust) Silent(now time.Duration) Trust {
+	t.met, t.Trusted, t.Why = now, false, WhySilent
+	return t.At(now)
+}
 
 // Sight applies a look at the seal, over a connection to the watched process.
 // The look must be what Deployment.Proof makes of it: the seal of another
@@ -214,7 +220,7 @@ func (t Trust) Began(debut bool) time.Duration {
 // Opens applies that this client opens the node's set: all nodes then count as
 // watched since the same time, see Deployment.Since. Earlier proofs are void.
 func (t Trust) Opens(since, now time.Duration) Trust {
-	if t.FailsOver {
+	if t.Own > 0 {
 		since = max(since, t.met)
 	}
 	t.since, t.opened, t.Sealed, t.Marked, t.Trusted = since, since, 0, false, false
@@ -236,13 +242,15 @@ func (t Trust) Joins(now time.Duration) Trust {
 	return t
 }
 
-// Require raises Need. An earlier proof may then no longer suffice.
-func (t Trust) Require(need, now time.Duration) Trust {
-	if need <= t.Need {
+// Require raises Need, and sets Own. An earlier proof may then no longer
+// suffice.
+func (t Trust) Require(need, own, now time.Duration) Trust {
+	if need <= t.Need && own == t.Own {
 		return t
 	}
-	t.Need, t.Trusted = need, false
-	if t = t.At(now); !t.Trusted && t.Met {
+	was := t.Trusted
+	t.Need, t.Own, t.Trusted = max(t.Need, need), own, false
+	if t = t.At(now); was && !t.Trusted {
 		t.Why = whyLonger
 	}
 	return t
@@ -263,7 +271,7 @@ func (t Trust) Left(now time.Duration) time.Duration {
 	case !t.Met:
 		return t.Need
 	}
-	return max(0, t.counted()+t.Need-now)
+	return max(0, t.ends()-now)
 }
 
 // Watched returns how long the process has been watched, by this client or by

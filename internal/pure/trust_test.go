@@ -38,7 +38,7 @@ func wrote(watched time.Duration) func(Trust, time.Duration) Trust {
 }
 
 func needed(need time.Duration) func(Trust, time.Duration) Trust {
-	return func(t Trust, now time.Duration) Trust { return t.Require(need, now) }
+	return func(t Trust, now time.Duration) Trust { return t.Require(need, 0, now) }
 }
 
 // debuted is the opening of a set whose nodes all started then, by their own
@@ -262,6 +262,7 @@ func TestTrust_R23(t *testing.T) {
 			{0, metRun("a"), false, need, WhyFirst},
 			{2 * s, passed, true, 0, WhyFirst},
 			{2 * s, needed(s), true, 0, WhyFirst}, // the need never shrinks
+			{3 * s, needed(5 * s), false, 2 * s, whyLonger},
 			{3 * s, needed(5 * s), false, 2 * s, whyLonger},
 			{5 * s, passed, true, 0, whyLonger},
 			{6 * s, needed(6 * s), true, 0, whyLonger},

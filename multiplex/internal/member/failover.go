@@ -40,7 +40,7 @@ func (m *Members) expect(i int, f conn.Failover) {
 	}
 	m.FailOver = m.FailOver.Add(i)
 	n := &m.nodes[i]
-	n.trust.FailsOver, n.auto = true, f.Bound == 0
+	n.auto = f.Bound == 0
 	m.bind(i, pure.Failover{Expected: true, Bound: max(0, f.Bound.Truncate(time.Millisecond))})
 }
 
@@ -59,6 +59,21 @@ func (n *node) greet(dialed, now time.Duration) {
 		n.trust = n.trust.Silent(now)
 	}
 	n.contact = dialed
+}
+
+// ownOf returns how long this client must watch a node's server itself. After
+// that it is no former primary that was stopped, if a bound is known: then the
+// seal may say how long ago it was promoted. A slot of a cluster comes back to
+// a server with the server's old seal, so no seal is believed there.
+func (m *Members) ownOf(i int) time.Duration {
+	switch n := &m.nodes[i]; {
+	case !n.failover.Expected:
+		return 0
+	case n.failover.Bound == 0, n.server.Mode == "cluster":
+		return m.needOf(i)
+	default:
+		return n.alone
+	}
 }
 
 var configReplicas = resp.AppendCommand(nil, "CONFIG", "GET", "min-replicas-*")

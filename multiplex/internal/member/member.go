@@ -146,7 +146,7 @@ func New(config Config, host Host) *Members {
 		addrs = append(addrs, config.Nodes[i].Addr)
 		m.expect(i, config.Nodes[i].Failover)
 		t := &m.nodes[i].trust
-		t.Need, t.Durable = m.needOf(i), config.Durable.Has(i)
+		t.Need, t.Own, t.Durable = m.needOf(i), m.ownOf(i), config.Durable.Has(i)
 		if t.Durable && !config.Sealed() {
 			t.Need = 0 // without deployments there is nothing else to wait for
 		}
@@ -176,7 +176,7 @@ func (m *Members) Met(i int, server *conn.Server, dialed time.Duration) {
 	n := &m.nodes[i]
 	n.greet(dialed, now)
 	n.server, n.met, n.dialed, n.connected = *server, now, dialed, true
-	n.trust = n.trust.Meet(ProcessOf(server), now)
+	n.trust = n.trust.Meet(ProcessOf(server), now).Require(0, m.ownOf(i), now)
 	// What was seen of the deployment may be another process's.
 	m.deployment.Part(i)
 	m.floors.Part(i)
@@ -287,9 +287,9 @@ func (m *Members) needOf(i int) time.Duration {
 	return pure.NeedFor(m.maxTTL, m.config.DriftFactor) + m.nodes[i].alone
 }
 
-// require makes a node be watched for as long as needOf says.
+// require makes a node be watched for as long as needOf and ownOf say.
 func (m *Members) require(i int, now time.Duration) {
 	t := &m.nodes[i].trust
-	*t = t.Require(m.needOf(i), now)
+	*t = t.Require(m.needOf(i), m.ownOf(i), now)
 	m.Judge(i, now)
 }
