@@ -218,8 +218,6 @@ func (c *Config) checkFailover(i int) error {
 	switch f := c.Nodes[i].Endpoint.Failover; {
 	case !f.Expected:
 		return nil
-	case c.MaxTTL == 0:
-		return errors.New("without MaxTTL its new primary would count at once")
 	case c.Durable.Has(i):
 		return errors.New("it is not durable: a durable primary loses what was not replicated")
 	case f.Bound > 0 && f.Bound < time.Millisecond || f.Bound > pure.LongestTTL:

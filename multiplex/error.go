@@ -51,6 +51,9 @@ var (
 	// many wait for answers already, or too few nodes for a quorum take
 	// what is written to them (R26).
 	ErrOverloaded = errors.New("multiplex: too many commands wait for answers")
+	// ErrUnwatched is returned for a claim or an extension of a group without
+	// MaxTTL, if a node fails over. Such a group only looks and releases.
+	ErrUnwatched = errors.New("multiplex: a node fails over, and without MaxTTL its new primary would count at once")
 	// ErrClosed is returned for a command after Close, or cut short by it
 	// (R28).
 	ErrClosed = errors.New("multiplex: group is closed")

@@ -5,9 +5,9 @@ import "context"
 // Claim sends a claim to every node that is up and waits for the decision of
 // its round (R5). It returns nil after a quorum of grants; ErrRefused after
 // refusals; an *UndecidedError after too few answers; ErrOverloaded, with
-// nothing sent, from a full log; ErrClosed; or the context's error, with
-// nothing sent for a ctx that had ended before the call. During the wait, the
-// group calls ctx.Err. That must not call the group.
+// nothing sent, from a full log; ErrUnwatched; ErrClosed; or the context's
+// error, with nothing sent for a ctx that had ended before the call. During the
+// wait, the group calls ctx.Err. That must not call the group.
 //
 // If Claim returns an error, its release was queued for every node before it
 // returned, in the same order on each connection (R7, R8). A caller whose
@@ -138,6 +138,9 @@ func (g *Group) enter(ctx context.Context, v *verb, cmd *Command, posting Postin
 		return place{}, ErrClosed
 	}
 	if !v.releases {
+		if g.members.FailOver != 0 && g.config.MaxTTL == 0 {
+			return place{}, ErrUnwatched
+		}
 		needed := g.neededLocked(v)
 		if needed.Len() < g.quorum {
 			if posting.Inbox == nil && g.hopefulLocked(v, cmd.TTL) {
@@ -292,7 +295,8 @@ func waitsToBeMerged(posted bool, ctx context.Context) bool {
 // waits for the group's mutex only. Nothing is written before Flush is called
 // or another command is flushed. If it returns no error, the outcome arrives in
 // the inbox, exactly once. Otherwise nothing was sent: the error is an
-// *UndecidedError if too few nodes are up, ErrOverloaded, or ErrClosed.
+// *UndecidedError if too few nodes are up, ErrOverloaded, ErrUnwatched, or
+// ErrClosed.
 //
 // The receipt says which nodes the command goes to. A merged one may also go to
 // nodes that join before the write.

@@ -399,7 +399,6 @@ func TestFailoverWarnings(t *testing.T) {
 // What would make a node that fails over unsafe is refused at once.
 func TestUnsafeFailoverIsRefused(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"MaxTTL":  func(c *Config) { c.MaxTTL = 0 },
 		"durable": func(c *Config) { c.Durable = 1 },
 		"fencing": func(c *Config) { c.Floors.Read = ping },
 		"between": func(c *Config) { c.Nodes[0].Failover.Bound = 900 * time.Microsecond },
@@ -410,6 +409,21 @@ func TestUnsafeFailoverIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "fails over")
 	}
+}
+
+// A group without MaxTTL watches no server. Where one fails over it looks and
+// releases, and claims and extends nothing (R23).
+func TestWithoutMaxTTLNothingIsClaimedWhereANodeFailsOver_R23(t *testing.T) {
+	inFailover(t, 1, func(t *testing.T, g *replicated) {
+		_, err := g.claim(background, "k", "t", maxTTL)
+		require.ErrorIs(t, err, ErrUnwatched)
+		require.ErrorIs(t, g.extend(background, "k", "t", maxTTL), ErrUnwatched)
+		_, err = g.group.PostExtension(extendKind, &Command{Encoded: raw(extendCommand("k", "t", maxTTL)), TTL: maxTTL}, Posting{Inbox: NewOutcomes()})
+		require.ErrorIs(t, err, ErrUnwatched)
+		g.nodes[0].DB().Set("k", "t", time.Minute)
+		require.NoError(t, g.release(background, "k", "t", maxTTL, Receipt{Sent: 1}))
+		assert.False(t, g.status(0).Quarantined)
+	}, withConfig(func(config *Config) { config.MaxTTL = 0 }))
 }
 
 // Servers that replicate are one vote, also after one of them was promoted

@@ -174,7 +174,8 @@ type Node struct {
 	// must be the number of replicas, and min-replicas-max-lag; unknown
 	// reduces the promise to one primary at a time. All clients must name the
 	// same. After a failover, the node grants nothing for MaxTTL and that
-	// time. It excludes Durable and Forgetful, and a single such node Fenced.
+	// time. It excludes Durable, and a single such node Fenced. Beside it, a
+	// client with Forgetful takes no locks.
 	URL string
 	// Durable declares a node that loses nothing in a crash (appendonly yes,
 	// appendfsync always, no-appendfsync-on-rewrite no). It needs no quarantine

@@ -197,6 +197,9 @@ func withCauses(text string, nodes *UndecidedError) string {
 // Unwrap returns ErrNoQuorum and the error that holds the cause of each node.
 func (e *noQuorumError) Unwrap() []error { return []error{ErrNoQuorum, e.nodes} }
 
+// errForgetful is the error of a Forgetful client where a node fails over.
+var errForgetful = errors.New("redlock: a client with Forgetful takes no locks where a node fails over: its new primary would count at once")
+
 // translate returns this package's error for one of package multiplex. refused
 // is the error that stands for a refusal of the command.
 func translate(err, refused error) error {
@@ -209,6 +212,8 @@ func translate(err, refused error) error {
 		return ErrOverloaded
 	case err == multiplex.ErrClosed:
 		return ErrClosed
+	case err == multiplex.ErrUnwatched:
+		return errForgetful
 	}
 	if nodes := (*UndecidedError)(nil); errors.As(err, &nodes) {
 		return &noQuorumError{nodes: nodes}

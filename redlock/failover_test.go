@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -49,6 +50,17 @@ func TestVotesOfALock_R10(t *testing.T) {
 		l.votedBy(0b110, now.Add(time.Minute))
 		assert.Equal(t, c.want, l.grant.Receipt.Voted, name)
 	}
+}
+
+// A Forgetful client looks at a node that fails over, and takes no locks there.
+func TestForgetfulClientsTakeNoLocksAfterAFailover_R23(t *testing.T) {
+	servers := redistest.Servers(t, 1, redistest.OverTCP)
+	c, err := New(t.Context(), Config{Forgetful: true, Logger: slog.New(slog.DiscardHandler), Nodes: Nodes(redistest.URLs(servers)[0] + "?failover=unknown")})
+	require.NoError(t, err)
+	defer c.Close(t.Context())
+	_, err = c.Acquire(t.Context(), "r", time.Second)
+	require.ErrorIs(t, err, errForgetful)
+	require.Equal(t, multiplex.Up, c.Nodes()[0].State)
 }
 
 // The grants of a lock, of its extension and of a renewal are remembered.

@@ -284,6 +284,9 @@ func (m *Members) raise(maxTTL, now time.Duration) {
 
 // needOf returns how long a node must be watched.
 func (m *Members) needOf(i int) time.Duration {
+	if m.maxTTL == 0 {
+		return 0 // there are no claims where a node fails over
+	}
 	return pure.NeedFor(m.maxTTL, m.config.DriftFactor) + m.nodes[i].alone
 }
 
