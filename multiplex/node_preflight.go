@@ -142,7 +142,7 @@ func (n *reporter) failoverLocked() []string {
 		return nil
 	case f.Bound == 0:
 		return []string{warnUnbounded}
-	case alone > left:
+	case alone > left && left > 0:
 		return []string{fmt.Sprintf(warnTooShort, alone, left)}
 	}
 	return nil

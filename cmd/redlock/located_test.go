@@ -30,7 +30,11 @@ func TestNodesBehindSentinelsAndClusters(t *testing.T) {
 		assert.Equal(t, "up", all.Nodes[0].State, r.stdout)
 		r = within("nodes", "--nodes="+test.url, "--prefix="+test.prefix)
 		assert.Contains(t, r.stdout, " at "+test.server.TCPAddr())
+		assert.True(t, all.Nodes[0].FailsOver)
 		r = within("doctor", "--nodes="+test.url, "--prefix="+test.prefix)
+		assert.Contains(t, r.stdout, "1 node, ", r.stderr)
 		assert.NotContains(t, r.stdout, "belongs to a cluster")
+		assert.NotContains(t, r.stdout, "UNSAFE")
+		assert.Contains(t, within("status", "--nodes="+test.url, "--prefix="+test.prefix, "x").stdout, "free on 1 of 1 node")
 	}
 }

@@ -202,6 +202,8 @@ type nodeView struct {
 	Size          int        `json:"deployment_nodes,omitempty"`
 	Sealed        bool       `json:"sealed"` // there is a seal of the process that runs there
 	Debts         int        `json:"debts"`  // releases that it has yet to confirm
+	FailsOver     bool       `json:"fails_over,omitempty"`
+	BoundS        *float64   `json:"failover_bound_s,omitempty"` // missing if nothing is known to bound a former primary
 	Warnings      []string   `json:"warnings,omitempty"`
 	Error         string     `json:"error,omitempty"`
 }
@@ -260,6 +262,9 @@ func nodeViewOf(f *probe.Facts, s *redlock.NodeStatus, c *clocks, o *observer, i
 		if w != multiplex.WarnForgetful || o.forgetful { // our own client takes no lock
 			n.Warnings = append(n.Warnings, w)
 		}
+	}
+	if n.FailsOver = s.FailsOver; s.FailoverBound > 0 {
+		n.BoundS = number(s.FailoverBound.Seconds())
 	}
 	unknown := "?"
 	if f.Err != nil {

@@ -326,6 +326,8 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"fails over, later than declared", all(failover(1, 5*second), config(1, "min-replicas-to-write", "1"), config(1, "min-replicas-max-lag", "10"), info(1, "connected_slaves", "1")), []string{"warning failover"}},
 		{"fails over, as declared", failover(1, 5*second), nil},
 		{"fails over, unknown when", failover(1, -1), []string{"warning failover"}},
+		{"fails over, and no lock lasts for as long", failover(1, 37*second), []string{"warning failover"}},
+		{"fails over, and no client has watched it", all(failover(1, 5*second), seal(1, "another", time.Minute)), nil},
 		{"fails over, and says nothing", failover(1, 0), []string{"warning failover"}},
 		{"nearly full", info(1, "used_memory", "850000"), []string{"warning memory"}},
 		{"machine nearly full", all(info(1, "maxmemory", "0"), info(1, "used_memory", "90000000")), []string{"warning memory"}},

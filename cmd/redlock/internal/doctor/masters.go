@@ -147,7 +147,7 @@ func (d *Deployment) checkRole() []Finding {
 	})
 	return finding(Finding{Level: Unsafe, Seen: seen, Found: "a node is not a master",
 		Why:    "a replica holds what another server granted, and a sentinel holds no keys; clients refuse both",
-		Change: "name masters that nothing fails over; REPLICAOF NO ONE turns a replica into a master"})
+		Change: "name masters, or the sentinels in a URL with redis+sentinel:; REPLICAOF NO ONE turns a replica into a master"})
 }
 
 // checkCluster wants no cluster nodes.
@@ -160,7 +160,7 @@ func (d *Deployment) checkCluster() []Finding {
 	})
 	return finding(Finding{Level: Unsafe, Seen: seen, Found: "a node belongs to a cluster",
 		Why:    "its keys may move to another node, and a failover there forgets locks; clients refuse it",
-		Change: "run the masters on their own, with cluster-enabled no"})
+		Change: "run the masters on their own, with cluster-enabled no, or name the cluster in a URL with redis+cluster:"})
 }
 
 // checkReplicas wants masters without replicas.
@@ -188,7 +188,7 @@ func (d *Deployment) checkSentinels() []Finding {
 	}))
 	return finding(Finding{Level: Unsafe, Seen: seen, Found: "sentinels watch a master",
 		Why:    "if the master is down for long they promote a replica, which lacks the newest locks",
-		Change: "run SENTINEL REMOVE for these masters, and have a supervisor restart them instead"})
+		Change: "name the sentinels in a URL with redis+sentinel:, or run SENTINEL REMOVE for these masters, and have a supervisor restart them instead"})
 }
 
 // checkVersion looks for versions that get no more fixes, and for untested

@@ -116,7 +116,7 @@ func (d *Deployment) checkWrites() []Finding {
 	})
 	return finding(Finding{Level: d.byQuorum(), Seen: seen, Found: "a master refuses every lock",
 		Why:    "each such master is one vote less",
-		Change: "fix what the error names: memory, disk, or min-replicas-to-write (0)"})
+		Change: "fix what the error names: memory, disk, or replicas that are away (for lone masters, min-replicas-to-write 0)"})
 }
 
 // checkEncryption wants TLS between machines, and a certificate that is

@@ -189,7 +189,8 @@ var wanted = map[string]bool{
 
 // settings are the names for CONFIG GET, one per command: before 7.0, Redis
 // takes only one.
-var settings = []string{"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "timeout", "min-replicas-to-write", "maxmemory-policy", "save"}
+var settings = []string{"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "timeout", "min-replicas-to-write", "min-replicas-max-lag", "maxmemory-policy",
+	"save"}
 
 // maxLine bounds a kept value. It is longer than any number or policy, and than
 // the name of a process: a run id, two histories and an offset (R23).
