@@ -230,10 +230,15 @@ func TestInitOfMastersInUse_R30(t *testing.T) {
 	r = initAs(t, exitInUse, "in_use", nodes)
 	assert.Contains(t, r.Nodes[0].Found, "hold something else")
 
+	do(t, servers[:1], "DEL", "redlock:seal")
+	do(t, servers[1:2], "CONFIG", "SET", "min-replicas-to-write", "1")
+	r = initAs(t, exitNoQuorum, "no_quorum", nodes, "--timeout=1s")
+	assert.Contains(t, r.Error, "NOREPLICAS")
+
 	require.NoError(t, servers[0].Kill())
 	r = initAs(t, exitNoQuorum, "no_quorum", nodes, "--timeout=1s")
 	assert.Contains(t, r.Nodes[0].Found, "not reached")
-	assert.Contains(t, r.Error, "1 of 3 masters")
+	assert.Contains(t, r.Error, "2 of 3 masters")
 }
 
 // Masters of a deployment that is over are used anew, and count once no lock of

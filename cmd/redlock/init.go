@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,23 +122,23 @@ func (c *initCommand) Run(p *process, d *deployment) error {
 }
 
 // initError gives an error of Init its exit code. The nodes are printed beside
-// it, so it needs no list of them.
+// it, so it needs no list of them. What a client needs, they do not say.
 func initError(err error) error {
 	failed := (*admin.InitError)(nil)
 	if !errors.As(err, &failed) {
 		return err
 	}
-	down := 0
+	down, why := 0, error(nil)
 	for _, n := range failed.Nodes {
 		if n.State != redlock.NodeUp && !errors.Is(n.Err, redlock.ErrMaxTTL) {
-			down++
+			down, why = down+1, cmp.Or(why, n.Err, errNotUp)
 		}
 	}
 	switch {
 	case isOneOf(err, redlock.ErrDeployment, redlock.ErrMaxTTL):
 		return &exitError{exitInUse, fmt.Errorf("the masters are in use: %w", causeOfInit(failed))}
 	case down > 0:
-		return &exitError{exitNoQuorum, fmt.Errorf("%d of %s cannot be used, and all are needed", down, count(len(failed.Nodes), "master"))}
+		return &exitError{exitNoQuorum, fmt.Errorf("%d of %s cannot be used, and all are needed: %w", down, count(len(failed.Nodes), "master"), why)}
 	}
 	return &exitError{exitInUse, errors.New("only some of the masters belong to a deployment, or another client is opening it: use redlock doctor")}
 }
