@@ -331,8 +331,8 @@ func (g *Group) placeLocked(r *round, command []byte) bool {
 // It does so at once for all, so that the error names each of them (R12). A
 // release that such a node may have to execute becomes its debt (R8). Votes of
 // quarantined nodes on a claim fail with them (R23), and those of nodes without
-// a floor, but without a debt: those nodes get the command and its release. So do
-// the debts of processes that a node led to before (node_process.go).
+// a floor, but without a debt: those nodes get the command and its release. So
+// do the debts of processes that a node led to before (node_process.go).
 func (g *Group) failMissingLocked(r *round, missing Set) {
 	g.oweFormerLocked(r)
 	for i, n := range g.nodes {

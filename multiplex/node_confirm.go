@@ -117,8 +117,8 @@ func (w *withheld) empty() {
 	w.rounds = w.rounds[:0]
 }
 
-// distrustLocked finds out for an extension on which nodes in quarantine it does
-// not count. What is left of the votes is judged by both clocks (R4).
+// distrustLocked finds out for an extension on which nodes in quarantine it
+// does not count. What is left of the votes is judged by both clocks (R4).
 func (g *Group) distrustLocked(r *round, cmd *Command) {
 	if r.verb.claims || r.verb.releases {
 		return

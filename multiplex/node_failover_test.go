@@ -87,9 +87,9 @@ func (g *replicated) counts() time.Duration {
 	return time.Since(begun)
 }
 
-// A new primary counts when all locks of the former one have ended: MaxTTL after
-// the end of the bound. What was true of the former one says nothing of it, and
-// neither does a seal that came by replication (failover.pml: no-bound,
+// A new primary counts when all locks of the former one have ended: MaxTTL
+// after the end of the bound. What was true of the former one says nothing of
+// it, and neither does a seal that came by replication (failover.pml: no-bound,
 // bound-alone, seal-replicated).
 func TestANewPrimaryCountsAfterTheBound_R23(t *testing.T) {
 	inFailover(t, 2, func(t *testing.T, g *replicated) {
@@ -366,8 +366,8 @@ func TestTheBoundBelongsToTheDeployment_R23(t *testing.T) {
 	}
 }
 
-// A node whose bound is not known works, and says so. So does one whose failover
-// outlasts each lock.
+// A node whose bound is not known works, and says so. So does one whose
+// failover outlasts each lock.
 func TestFailoverWarnings(t *testing.T) {
 	for name, c := range map[string]struct {
 		bound time.Duration

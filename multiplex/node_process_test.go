@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A release is owed to the process that got the SET. Another one that answers in
-// its place settles nothing (failover.pml: paid-elsewhere).
+// A release is owed to the process that got the SET. Another one that answers
+// in its place settles nothing (failover.pml: paid-elsewhere).
 func TestAReleaseIsOwedToTheProcessOfItsSET_R8(t *testing.T) {
 	for name, merged := range map[string]bool{"alone": false, "merged": true} {
 		t.Run(name, func(t *testing.T) {
@@ -62,8 +62,8 @@ func TestDebtsOfAProcessThatIsGoneEnd_R8(t *testing.T) {
 	})
 }
 
-// The fence belongs to the process of the connection: another one cannot end it,
-// and before it is answered there, nothing else is sent there
+// The fence belongs to the process of the connection: another one cannot end
+// it, and before it is answered there, nothing else is sent there
 // (failover.pml: fenced-elsewhere).
 func TestTheFenceIsForTheProcessOfTheConnection_R8(t *testing.T) {
 	inFailover(t, 2, func(t *testing.T, g *replicated) {

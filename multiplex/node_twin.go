@@ -227,8 +227,9 @@ func (n *dialer) lookBehind(c *conn.Conn, config conn.Config) {
 	}
 }
 
-// rivals reports whether two servers behind a node that fails over are primaries
-// of two groups. One that replicates from the other may take its place.
+// rivals reports whether two servers behind a node that fails over are
+// primaries of two groups. One that replicates from the other may take its
+// place.
 func rivals(a, b *conn.Server) bool {
 	return a.Role == "master" && b.Role == "master" && !pure.Related(a.History, b.History)
 }

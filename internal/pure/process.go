@@ -46,8 +46,8 @@ func whyChanged(process string) string {
 	return WhyHistory
 }
 
-// Related reports whether two replication histories (conn.Server.History) are of
-// one group: a server and its replica, or a primary and its former one.
+// Related reports whether two replication histories (conn.Server.History) are
+// of one group: a server and its replica, or a primary and its former one.
 func Related(a, b string) bool {
 	if a == "" || b == "" {
 		return false

@@ -11,7 +11,7 @@ import (
 )
 
 // A node that fails over is one vote, behind which servers come and go
-// (docs/internals/safety.md, "A node that fails over"). Which server executed a
+// (docs/internals/safety.md, "The argument"). Which server executed a
 // command shows in INFO replication behind it: a server that became a replica
 // has another history from then on. So each batch of claims and extensions is
 // followed by that question, and counts only by its answer.
