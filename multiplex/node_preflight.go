@@ -49,7 +49,7 @@ func (a *Allow) checkMode(s *conn.Server) error {
 	case "sentinel":
 		if !a.Sentinel {
 			return &PreflightError{"mode", "the server is a sentinel",
-				"name the address of a master, not of what watches it; Allow.Sentinel overrides this", ErrNotMaster}
+				"name it by redis+sentinel:, with the name of the master, or name a master; Allow.Sentinel overrides this", ErrNotMaster}
 		}
 	}
 	return nil
@@ -64,14 +64,14 @@ func (a *Allow) checkCluster(s *conn.Server) error {
 			"name the masters themselves, not a proxy such as envoy", conn.ErrProxy}
 	case !a.Cluster:
 		return &PreflightError{"mode", "the server is in cluster mode",
-			"name a server that is on its own, with cluster-enabled no; Allow.Cluster overrides this", ErrNotMaster}
+			"name a server that is on its own, or the cluster by redis+cluster:; Allow.Cluster overrides this", ErrNotMaster}
 	}
 	return nil
 }
 
 func notMaster(found string) error {
 	return &PreflightError{checkRole, found,
-		"name a master that nothing fails over, or run REPLICAOF NO ONE there; Allow.Replica overrides this", ErrNotMaster}
+		"name a master, or its sentinels by redis+sentinel:, or run REPLICAOF NO ONE there; Allow.Replica overrides this", ErrNotMaster}
 }
 
 // sameServer returns the error for a server with a vote already.
@@ -133,7 +133,7 @@ const (
 
 // failoverLocked returns what is noteworthy about how the node fails over. A
 // lock is renewed at a third of its validity at the latest, and its vote must
-// outlast the former primary.
+// outlast the former primary. Without MaxTTL, the client takes no lock.
 func (n *reporter) failoverLocked() []string {
 	f := n.group.members.Failover(n.index)
 	left := n.group.config.MaxTTL * 2 / 3
