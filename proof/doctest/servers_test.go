@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,8 +143,9 @@ func everyServer(t *testing.T) (all []fetched) {
 
 // rule gives a block of kind acl to every server that accepts it, and a client
 // uses a lock with it. The first line says which servers these are, as "# Redis
-// 7.0" or "# Valkey 9.0 and newer".
-func rule(t *testing.T, where, text string) {
+// 7.0" or "# Valkey 9.0 and newer". A block without reset adds to the last one
+// with it.
+func (s *session) rule(t *testing.T, where, text string) {
 	t.Helper()
 	var words []string
 	for _, line := range strings.Split(text, "\n") {
@@ -152,6 +154,12 @@ func rule(t *testing.T, where, text string) {
 		}
 	}
 	require.Greater(t, len(words), 3, where)
+	if slices.Contains(words, "reset") {
+		s.acl = words
+	} else {
+		require.NotEmpty(t, s.acl, where)
+		words = slices.Concat(s.acl, words[3:])
+	}
 	user := words[2]
 	takenBy := 0
 	for _, f := range everyServer(t) {

@@ -58,7 +58,7 @@ func (s *session) do(t *testing.T, d document, b block) {
 	case "redis":
 		s.configuration(t, where, b.text)
 	case "acl":
-		rule(t, where, b.text)
+		s.rule(t, where, b.text)
 	case "ini":
 		s.unit(t, where, b.text)
 	case "yaml":
@@ -73,6 +73,7 @@ type session struct {
 	bin   string            // first on PATH: the server that tests use, by its usual names, and what go install made
 	env   []string          // what was exported
 	ports map[string]string // the documents' to free ones
+	acl   []string          // the words of the last whole rule
 }
 
 // commandTimeout bounds one block. Some build what they run, beside other
