@@ -61,7 +61,7 @@ func (d *Deployment) checkMinReplicas() []Finding {
 	}))
 	return finding(Finding{Level: Warning, Seen: seen, Found: "a master accepts writes only while it has replicas",
 		Why:    "it refuses locks and releases as soon as a replica is away",
-		Change: "CONFIG SET min-replicas-to-write 0"})
+		Change: "CONFIG SET min-replicas-to-write 0, unless the master fails over: then say so in its URL (redis+sentinel:, or failover=)"})
 }
 
 // late reports whether no vote of the node can come in time: a vote may take a

@@ -174,7 +174,8 @@ func (d *Deployment) checkReplicas() []Finding {
 	return finding(Finding{Level: Warning, Seen: seen, Found: "a master has replicas",
 		Why: "a replica gets each key a moment later. If it is promoted, by hand, by a sentinel or by the platform, it lacks the " +
 			"newest locks, and they are granted again",
-		Change: "detach the replicas (REPLICAOF NO ONE there), and make sure that nothing fails the master over"})
+		Change: "detach the replicas (REPLICAOF NO ONE there), and make sure that nothing fails the master over, or say in its URL that it does " +
+			"(redis+sentinel:, or failover=)"})
 }
 
 // checkSentinels wants masters that no sentinel fails over. Sentinels find each
