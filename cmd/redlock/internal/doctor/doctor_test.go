@@ -134,7 +134,10 @@ func all(changes ...func(d *Deployment)) func(d *Deployment) {
 }
 
 func failover(k int, bound time.Duration) func(d *Deployment) {
-	return with(k, func(n *Node) { n.Failover = conn.Failover{Expected: true, Bound: bound} })
+	return with(k, func(n *Node) {
+		n.Failover = conn.Failover{Expected: true, Bound: bound}
+		n.Seal.Failover = pure.Failover{Expected: true, Bound: max(0, bound)}
+	})
 }
 
 // forgetful is a deployment whose clients neither obey MaxTTL nor write seals.
@@ -327,6 +330,9 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"fails over, as declared", failover(1, 5*second), nil},
 		{"fails over, unknown when", failover(1, -1), []string{"warning failover"}},
 		{"fails over, and no lock lasts for as long", failover(1, 37*second), []string{"warning failover"}},
+		{"fails over, by its URL alone", with(1, func(n *Node) { n.Failover = conn.Failover{Expected: true, Bound: second} }), []string{"unsafe failover"}},
+		{"fails over, by its seal alone", with(1, func(n *Node) { n.Seal.Failover.Expected = true }), []string{"unsafe failover"}},
+		{"fails over, in another time", all(failover(1, 5*second), with(1, func(n *Node) { n.Seal.Failover.Bound = second })), []string{"unsafe failover"}},
 		{"fails over, and no client has watched it", all(failover(1, 5*second), seal(1, "another", time.Minute)), nil},
 		{"fails over, and says nothing", failover(1, 0), []string{"warning failover"}},
 		{"nearly full", info(1, "used_memory", "850000"), []string{"warning memory"}},

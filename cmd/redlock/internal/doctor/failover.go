@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 	"github.com/redmux/redmux/internal/pure"
 )
 
@@ -32,7 +33,29 @@ func (d *Deployment) checkFailover() []Finding {
 	return append(finding(Finding{Level: Warning, Seen: seen, Found: "a former primary may go on granting locks for longer than clients know",
 		Why: "after a failover two clients can hold one lock while two primaries accept writes",
 		Change: "on all servers of the node set min-replicas-to-write to the number of its replicas, and min-replicas-max-lag to a few " +
-			"seconds, or declare in the URL how long a former primary may write"}), d.checkOutlasting()...)
+			"seconds, or declare in the URL how long a former primary may write"}), append(d.checkSealedFailover(), d.checkOutlasting()...)...)
+}
+
+// checkSealedFailover wants the URL to say of a failover what the seal says.
+func (d *Deployment) checkSealedFailover() []Finding {
+	seen := d.seen(func(n *Node) string {
+		theirs, ours := n.Seal.Failover, n.Failover
+		switch {
+		case n.Seal.State != probe.SealThere:
+			return ""
+		case theirs.Expected && !ours.Expected:
+			return "fails over, by its seal, and not by its URL"
+		case ours.Expected && !theirs.Expected:
+			return "fails over, by its URL, and not by its seal"
+		case ours.Bound != 0 && max(0, ours.Bound) != theirs.Bound:
+			return fmt.Sprintf("a former primary may write for %v by its seal, and for %v by its URL", theirs.Bound, max(0, ours.Bound))
+		}
+		return ""
+	})
+	return finding(Finding{Level: Unsafe, Seen: seen, Found: "the seals are of clients that know another failover",
+		Why: "clients refuse masters whose seal says otherwise than they do, since they count them too early after a failover",
+		Change: "write the URL as all clients of the deployment do. To change what it says of a failover, stop all clients and use redlock " +
+			"init --replace ID"})
 }
 
 // checkOutlasting wants locks that outlive a failover.

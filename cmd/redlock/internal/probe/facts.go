@@ -125,6 +125,7 @@ type Seal struct {
 	Watched  time.Duration
 	Uptime   time.Duration // of the server when that was written, at most; 0 if unknown
 	Identity pure.Identity // of the deployment; zero in the older form
+	Failover pure.Failover // of the node, as those clients know it
 }
 
 // An Opening is what the key of an opening holds.

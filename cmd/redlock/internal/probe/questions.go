@@ -112,7 +112,7 @@ func (f *Facts) readSeal(v resp.Value) error {
 		f.Seal.State, f.Later = SealStrange, pure.LaterForm(string(v.Bytes()))
 		return nil
 	}
-	f.Seal = Seal{SealThere, printable(seal.Run), seal.MaxTTL, seal.Watched, seal.Uptime, seal.Identity}
+	f.Seal = Seal{SealThere, printable(seal.Run), seal.MaxTTL, seal.Watched, seal.Uptime, seal.Identity, seal.Failover}
 	return nil
 }
 
