@@ -23,7 +23,7 @@ import (
 // rules. Passwords are not on the command line: other users of the machine can
 // read that.
 type deployment struct {
-	Nodes              []string      `env:"REDLOCK_NODES" sep:"none" placeholder:"URL" help:"URLs of all masters, separated by commas, blanks or line breaks: redis://host:port, rediss:// with TLS, unix:///path. Parameters such as ?tls_ca_file=, ?tls_cert_file= and ?tls_key_file= are part of the URL."`
+	Nodes              []string      `env:"REDLOCK_NODES" sep:"none" placeholder:"URL" help:"URLs of all masters, separated by commas, blanks or line breaks: redis://host:port, rediss:// with TLS, unix:///path; where the server may change, redis+sentinel://s1,s2,s3/name, redis+cluster://h1,h2,h3, or ?failover=. Parameters such as ?tls_ca_file=, ?tls_cert_file= and ?tls_key_file= are part of the URL."`
 	Prefix             string        `env:"REDLOCK_PREFIX" help:"Prefix of all keys, the same for all clients."`
 	Owner              string        `env:"REDLOCK_OWNER" placeholder:"LABEL" help:"A label of this client, such as a host's name, for redlock status and for others that wait: 1 to 64 bytes of printable ASCII without blanks. It becomes a part of the locks' keys' values."`
 	User               string        `env:"REDLOCK_USER" help:"User name for nodes whose URL has none."`
