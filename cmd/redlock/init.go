@@ -122,7 +122,8 @@ func (c *initCommand) Run(p *process, d *deployment) error {
 }
 
 // initError gives an error of Init its exit code. The nodes are printed beside
-// it, so it needs no list of them. What a client needs, they do not say.
+// it, so it needs no list of them. It says why a client refuses the first of
+// them, which is not printed there.
 func initError(err error) error {
 	failed := (*admin.InitError)(nil)
 	if !errors.As(err, &failed) {
