@@ -126,7 +126,8 @@ const warnRenamed = "its deployment lists it by another address than this client
 // Warnings of a node that fails over.
 const (
 	warnUnbounded = "it fails over, and nothing is known to bound how long a former primary accepts writes: two clients can hold one " +
-		"lock while two primaries do (set min-replicas-to-write to the number of its replicas, on all its servers, or declare the bound in the URL)"
+		"lock while two primaries do (set min-replicas-to-write to the number of its replicas, on all its servers, or declare the bound in " +
+		"the URL; a deployment that was opened before has none until redlock init replaces it)"
 	warnTooShort = "its failover outlasts every lock: a former primary may grant for %v, and a lock of MaxTTL, renewed in time, has %v left " +
 		"(raise MaxTTL, or lower min-replicas-max-lag)"
 )
