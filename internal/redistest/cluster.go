@@ -58,7 +58,8 @@ func (g *ClusterGroup) form() error {
 			return err
 		}
 	}
-	if err := g.await("the cluster to know its servers", func(s *Server) bool { return s.Info("replication", "role") != "" && g.knows(s) }); err != nil {
+	know := func() bool { return !slices.ContainsFunc(g.Servers, func(s *Server) bool { return !g.knows(s) }) }
+	if err := await("the cluster to know its servers", know); err != nil {
 		return err
 	}
 	for i, s := range g.Servers[mastersOfCluster:] {
@@ -66,22 +67,21 @@ func (g *ClusterGroup) form() error {
 			return err
 		}
 	}
-	return g.await("the cluster to agree", func(s *Server) bool {
+	return await("the cluster to agree", g.Agree)
+}
+
+// Agree reports whether each server is a master or follows one, knows all
+// others, and finds nothing wrong.
+func (g *ClusterGroup) Agree() bool {
+	return !slices.ContainsFunc(g.Servers, func(s *Server) bool {
 		linked := s.Info("replication", "role") == "master" || s.Info("replication", "master_link_status") == "up"
-		return linked && s.clusterInfo("cluster_state") == "ok" && strings.Count(s.nodes(), "slave") == len(g.Servers)-mastersOfCluster
+		return !linked || s.clusterInfo("cluster_state") != "ok" || strings.Count(s.nodes(), "slave") != len(g.Servers)-mastersOfCluster
 	})
 }
 
 // knows reports whether a server knows all others.
 func (g *ClusterGroup) knows(s *Server) bool {
 	return strings.Count(s.nodes(), " connected") == len(g.Servers) && !strings.Contains(s.nodes(), "handshake")
-}
-
-// await polls until something holds for each server.
-func (g *ClusterGroup) await(what string, holds func(s *Server) bool) error {
-	return await(what, func() bool {
-		return !slices.ContainsFunc(g.Servers, func(s *Server) bool { return !holds(s) })
-	})
 }
 
 func (s *Server) id() string {

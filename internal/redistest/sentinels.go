@@ -3,6 +3,7 @@ package redistest
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -26,6 +27,11 @@ type SentinelGroup struct {
 	Sentinels []*Server
 }
 
+// Fronted puts a Proxy before each server of a SentinelGroup, see Front. By it
+// replicas and sentinels reach the server, and know it by no other address. So a
+// primary can be cut off from them while clients reach it at its own.
+func Fronted(o *Options) { o.fronted = true }
+
 // SentinelPassword is what the sentinels of a test require, if their servers
 // have a password.
 const SentinelPassword = "sentinels/@+?"
@@ -38,6 +44,13 @@ func Sentinels(tb testing.TB, options ...Option) *SentinelGroup {
 	tb.Helper()
 	options = append([]Option{OverTCP, OfOneKind, Args("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")}, options...)
 	g := &SentinelGroup{Servers: Servers(tb, 3, append(options, toReplicate)...)}
+	if g.Servers[0].opts.fronted {
+		for i, p := range Proxies(tb, g.Servers) {
+			if err := g.Servers[i].standBehind(p); err != nil {
+				tb.Fatal(err)
+			}
+		}
+	}
 	if err := g.follow(); err != nil {
 		tb.Fatal(err)
 	}
@@ -46,7 +59,7 @@ func Sentinels(tb testing.TB, options ...Option) *SentinelGroup {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { CloseAll(g.Sentinels) })
-	if err := g.awaitAgreement(); err != nil {
+	if err := await("the sentinels", g.Agree); err != nil {
 		tb.Fatal(err)
 	}
 	return g
@@ -62,10 +75,38 @@ func toReplicate(o *Options) {
 	}
 }
 
+// Front is the proxy before a server, with Fronted.
+func (s *Server) Front() *Proxy { return s.front }
+
+// standBehind makes a server announce itself at a proxy.
+func (s *Server) standBehind(p *Proxy) error {
+	s.front = p
+	_, err := s.Do("CONFIG", "SET", "replica-announce-ip", "127.0.0.1")
+	if err == nil {
+		_, err = s.Do("CONFIG", "SET", "replica-announce-port", s.peerPort())
+	}
+	return err
+}
+
+// peerPort is the port at which replicas and sentinels reach the server.
+func (s *Server) peerPort() string {
+	if s.front == nil {
+		return strconv.Itoa(s.port)
+	}
+	_, port, _ := net.SplitHostPort(s.front.Addr())
+	return port
+}
+
+// Follow makes a server a replica of another.
+func (s *Server) Follow(primary *Server) error {
+	_, err := s.Do("REPLICAOF", "127.0.0.1", primary.peerPort())
+	return err
+}
+
 // follow makes the first server the primary of the others.
 func (g *SentinelGroup) follow() error {
 	for _, s := range g.Servers[1:] {
-		if _, err := s.Do("REPLICAOF", "127.0.0.1", strconv.Itoa(g.Servers[0].port)); err != nil {
+		if err := s.Follow(g.Servers[0]); err != nil {
 			return err
 		}
 	}
@@ -79,7 +120,7 @@ func (g *SentinelGroup) startSentinels() ([]*Server, error) {
 	primary := g.Servers[0]
 	opts := Options{Path: primary.opts.Path, TCP: true, TLS: primary.opts.TLS, certs: primary.opts.certs}
 	opts.watch = []string{
-		"monitor " + MasterName + " 127.0.0.1 " + strconv.Itoa(primary.port) + " 2",
+		"monitor " + MasterName + " 127.0.0.1 " + primary.peerPort() + " 2",
 		"down-after-milliseconds " + MasterName + " 500",
 		"failover-timeout " + MasterName + " 1500",
 		"parallel-syncs " + MasterName + " 2",
@@ -117,14 +158,13 @@ func (s *Server) writeSentinel() error {
 	return os.WriteFile(s.sentinelFile(), []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
-// awaitAgreement waits until each sentinel knows the others and all replicas.
-func (g *SentinelGroup) awaitAgreement() error {
-	return await("the sentinels", func() bool {
-		return !slices.ContainsFunc(g.Sentinels, func(s *Server) bool {
-			said, _ := s.Do("SENTINEL", "MASTER", MasterName)
-			facts := pairs(said)
-			return facts["num-slaves"] != "2" || facts["num-other-sentinels"] != "2" || facts["flags"] != "master"
-		})
+// Agree reports whether each sentinel knows the others and all replicas, and no
+// failover is going on.
+func (g *SentinelGroup) Agree() bool {
+	return !slices.ContainsFunc(g.Sentinels, func(s *Server) bool {
+		said, _ := s.Do("SENTINEL", "MASTER", MasterName)
+		facts := pairs(said)
+		return facts["num-slaves"] != "2" || facts["num-other-sentinels"] != "2" || facts["flags"] != "master"
 	})
 }
 
@@ -155,7 +195,7 @@ func (g *SentinelGroup) Primary() *Server {
 		}
 	}
 	for _, s := range g.Servers {
-		if 2*votes[s.TCPAddr()] > heard {
+		if 2*votes[net.JoinHostPort("127.0.0.1", s.peerPort())] > heard {
 			return s
 		}
 	}
@@ -196,7 +236,7 @@ func (g *SentinelGroup) Rejoin(s *Server) error {
 	if primary == nil || primary == s {
 		return errors.New("redistest: no other server is the primary")
 	}
-	if err := s.RestartWith("--replicaof", "127.0.0.1 "+strconv.Itoa(primary.port)); err != nil {
+	if err := s.RestartWith("--replicaof", "127.0.0.1 "+primary.peerPort()); err != nil {
 		return err
 	}
 	return await("the replica", func() bool { return s.Info("replication", "master_link_status") == "up" })

@@ -45,6 +45,8 @@ type Options struct {
 	// watch is what a sentinel watches; see Sentinels. If empty, the server is
 	// none.
 	watch []string
+	// fronted is set by Fronted.
+	fronted bool
 }
 
 // startTimeout bounds the time until a server answers.
@@ -81,6 +83,9 @@ type Server struct {
 	opts Options
 	dir  string
 	port int // 0: no TCP
+	// front is where replicas and sentinels reach the server. Without one, that
+	// is its own port.
+	front *Proxy
 	// clock is nil without Options.OwnClock.
 	clock *Clock
 
@@ -452,6 +457,9 @@ func (s *Server) args() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	args = append(append(args, s.opts.Args...), s.extra...)
+	if s.front != nil {
+		args = append(args, "--replica-announce-ip", "127.0.0.1", "--replica-announce-port", s.peerPort())
+	}
 	if s.port != 0 && slices.Contains(args, "--cluster-enabled") {
 		args = append(args, "--cluster-port", strconv.Itoa(s.port-belowPort))
 	}
