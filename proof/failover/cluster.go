@@ -1,0 +1,110 @@
+package failover
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+// Cluster is a node: the master of the slot of Prefix, in a cluster of three
+// masters with a replica each.
+type Cluster struct {
+	group *redistest.ClusterGroup
+	slot  uint16
+}
+
+// NewCluster starts the servers.
+func NewCluster(tb testing.TB) *Cluster {
+	tb.Helper()
+	slot, _ := pure.PrefixSlot(Prefix)
+	return &Cluster{redistest.Cluster(tb, redistest.Args("--min-replicas-to-write", "1", "--min-replicas-max-lag", "1")), uint16(slot)}
+}
+
+// How a master loses its slot: to its replica, or to another master with its
+// keys.
+const (
+	ClusterAsked = "CLUSTER FAILOVER"
+	Moved        = "the slot moves"
+)
+
+// URL is that of some servers.
+func (n *Cluster) URL() string { return n.group.URL() }
+
+// Kinds are the ways to fail.
+func (n *Cluster) Kinds() []string { return []string{ClusterAsked, Moved, Killed, Stopped} }
+
+// Route has no proxies to go past.
+func (n *Cluster) Route(addr string) (to string, sentinel, ok bool) {
+	return addr, false, slices.ContainsFunc(n.group.Servers, func(s *redistest.Server) bool { return s.TCPAddr() == addr })
+}
+
+// Primary returns the owner of the slot.
+func (n *Cluster) Primary() (string, error) {
+	s := n.group.Owner(n.slot)
+	if s == nil {
+		return "", errors.New("failover: no server has the slot")
+	}
+	return s.TCPAddr(), nil
+}
+
+// Fail makes the owner lose the slot.
+func (n *Cluster) Fail(kind string) error {
+	former := n.group.Owner(n.slot)
+	if former == nil {
+		return errors.New("failover: no server has the slot")
+	}
+	if err := n.fail(kind, former); err != nil {
+		return err
+	}
+	return awaitTrue("the cluster to settle", n.state, func() bool {
+		owner := n.group.Owner(n.slot)
+		return owner != nil && owner.Info("replication", "connected_slaves") == "1" && n.group.Agree()
+	})
+}
+
+func (n *Cluster) fail(kind string, former *redistest.Server) error {
+	moment := rand.N(time.Second)
+	failed := func() error {
+		_, err := n.group.AwaitFailover(n.slot, former)
+		time.Sleep(moment)
+		return err
+	}
+	switch kind {
+	case ClusterAsked:
+		_, err := n.group.Failover(n.slot)
+		return err
+	case Moved:
+		return n.group.MoveSlot(n.slot, n.other(former), func() { time.Sleep(moment) })
+	case Killed:
+		return errors.Join(former.Kill(), failed(), former.Restart())
+	case Stopped:
+		return errors.Join(former.Stop(), failed(), former.Continue())
+	}
+	return fmt.Errorf("failover: no way to fail is called %q", kind)
+}
+
+// state tells what is wrong.
+func (n *Cluster) state() (all string) {
+	for _, s := range n.group.Servers {
+		said, err := s.Do("CLUSTER", "NODES")
+		all += fmt.Sprint("; ", said, err)
+	}
+	return all
+}
+
+// other returns another master.
+func (n *Cluster) other(than *redistest.Server) *redistest.Server {
+	for _, i := range rand.Perm(len(n.group.Servers)) {
+		s := n.group.Servers[i]
+		if s != than && s.Info("replication", "role") == "master" {
+			return s
+		}
+	}
+	return than
+}

@@ -1,0 +1,108 @@
+package failover
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redmux/redmux/internal/redistest"
+)
+
+var (
+	count  = flag.Int("failover.count", 2, "how many failovers each trial makes")
+	trials = flag.Int("failover.trials", 1, "how many trials with one set of servers there are at one time")
+	limit  = flag.Duration("failover.for", 9*time.Minute, "after what time trials end all the same")
+	maxTTL = flag.Duration("failover.ttl", 3*time.Second, "the longest TTL")
+	needed = flag.Int("failover.needed", 1, "min-replicas-to-write of a primary with two replicas; with 1, the bound is declared")
+	stay   = flag.Bool("failover.stay", false, "one replica stays with each former primary; with -failover.needed=1, two callers have a lock at one time")
+)
+
+// watched is for how long a new primary does not count: MaxTTL, the bound by
+// min-replicas-max-lag 1, and the longest silence.
+func watched(maxTTL time.Duration) time.Duration { return (maxTTL + 6*time.Second) * 101 / 100 }
+
+// One primary with two replicas fails over again and again, in all ways: no two
+// callers have a lock at one time.
+func TestSentinels_R23(t *testing.T) {
+	redistest.Long(t)
+	redistest.Require(t)
+	for i := range *trials {
+		t.Run(fmt.Sprint("trial=", i), func(t *testing.T) {
+			t.Parallel()
+			run(t, Trial{Nodes: []Node{newSentinels(t)}, Open: openOurs()})
+		})
+	}
+}
+
+// Of three nodes that fail over, one is always away, and the others grant.
+func TestThreeSentinels_R23(t *testing.T) {
+	redistest.Long(t)
+	redistest.Require(t)
+	t.Parallel()
+	report := run(t, Trial{Nodes: threeSentinels(t), Open: openOurs()})
+	median, _, longest := Quantiles(report.Pauses)
+	t.Logf("pauses: median %v, longest %v", median, longest)
+	assert.Less(t, longest, watched(*maxTTL))
+}
+
+// Clients whose quorums have only the node in common that fails over are those
+// that could meet.
+func TestThreeSentinelsIsolated_R23(t *testing.T) {
+	redistest.Long(t)
+	redistest.Require(t)
+	t.Parallel()
+	run(t, Trial{Nodes: threeSentinels(t), Open: openOurs(), Isolated: true})
+}
+
+// The slot of all keys gets other masters, by failovers and by migration.
+func TestCluster_R23(t *testing.T) {
+	redistest.Long(t)
+	redistest.Require(t)
+	t.Parallel()
+	run(t, Trial{Nodes: []Node{NewCluster(t)}, Open: Ours(*maxTTL, "")})
+}
+
+func threeSentinels(t *testing.T) (nodes []Node) {
+	for range 3 {
+		nodes = append(nodes, newSentinels(t))
+	}
+	return nodes
+}
+
+func newSentinels(t *testing.T) Node {
+	if *stay {
+		return NewSentinels(t, *needed, LeftReplica)
+	}
+	return NewSentinels(t, *needed, SentinelKinds...)
+}
+
+// openOurs declares what min-replicas-max-lag 1 comes to where redlock cannot
+// read it: a replica might stay with the former primary.
+func openOurs() func(*Way) (Client, error) {
+	if *needed == 1 {
+		return Ours(*maxTTL, "failover=3s")
+	}
+	return Ours(*maxTTL, "")
+}
+
+func run(t *testing.T, trial Trial) *Report {
+	trial.MaxTTL, trial.Failovers, trial.Log = *maxTTL, *count, t.Logf
+	trial.Rest = watched(*maxTTL) + 1500*time.Millisecond
+	trial.Until = time.Now().Add(*limit)
+	report, err := trial.Run()
+	if report != nil {
+		median, most, longest := Quantiles(report.Pauses)
+		t.Logf("%d failovers %v, %d spells, grants %v; no new lock for %.2f s in the median, %.2f s in nine of ten, %.2f s at most, where %.2f s are expected",
+			report.Failovers, report.Kinds, report.Spells, report.Grants, median.Seconds(), most.Seconds(), longest.Seconds(), watched(*maxTTL).Seconds())
+	}
+	require.NoError(t, err)
+	assert.Empty(t, report.Overlaps)
+	for i, n := range report.Grants {
+		assert.NotZero(t, n, "after failover %d no lock was granted", i)
+	}
+	return report
+}

@@ -1,0 +1,248 @@
+package failover
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A Node is servers of which one is the primary.
+type Node interface {
+	URL() string
+	// Route returns where a client is led that dials an address of this node,
+	// and whether a sentinel is there.
+	Route(addr string) (to string, sentinel, ok bool)
+	// Kinds are the ways in which the primary may lose its place.
+	Kinds() []string
+	// Primary returns the address of the present one.
+	Primary() (addr string, err error)
+	// Fail makes the primary lose its place, waits until another has it, and
+	// heals all.
+	Fail(kind string) error
+}
+
+// A Trial is clients that use few locks while a node fails over.
+type Trial struct {
+	Nodes []Node
+	// Open opens a client that reaches the nodes by a way.
+	Open func(*Way) (Client, error)
+	// MaxTTL is the longest TTL of locks.
+	MaxTTL time.Duration
+	// Failovers is how many there are. The nodes fail in turn.
+	Failovers int
+	// Rest is the time between them, in which new primaries begin to count.
+	Rest time.Duration
+	// Isolated leaves each client one node beside the first, which alone fails
+	// over. Otherwise two quorums without a common server are rare.
+	Isolated bool
+	// Until ends the trial early.
+	Until time.Time
+	Log   func(format string, args ...any)
+
+	truth   *Truth
+	ways    []*Way
+	clients []Client
+	ended   chan struct{}
+}
+
+// A Report is what came of a trial.
+type Report struct {
+	Failovers int
+	Kinds     map[string]int
+	Spells    int
+	// Grants and Pauses are by failover: how many locks were granted since it
+	// began, and the longest time without a grant.
+	Grants   []int
+	Pauses   []time.Duration
+	Overlaps []string
+}
+
+const (
+	clients, callers = 4, 32
+	resources        = 8
+)
+
+// Run makes the failovers. Its error is of the servers, or of a client that
+// cannot be opened.
+func (t *Trial) Run() (*Report, error) {
+	t.truth, t.ended = newTruth(), make(chan struct{})
+	var running sync.WaitGroup
+	defer func() {
+		for _, c := range t.clients {
+			c.Close()
+		}
+	}()
+	for range clients {
+		way, err := newWay(t.Nodes)
+		if err != nil {
+			return nil, err
+		}
+		defer way.close()
+		c, err := t.Open(way)
+		if err != nil {
+			return nil, err
+		}
+		t.ways, t.clients = append(t.ways, way), append(t.clients, c)
+	}
+	if err := t.awaitClients(); err != nil {
+		return nil, err
+	}
+	for i := range callers {
+		running.Go(func() { t.call(i) })
+	}
+	for i := range t.clients {
+		running.Go(func() { t.probe(i) })
+	}
+	report := &Report{Kinds: map[string]int{}}
+	err := t.failAll(report)
+	close(t.ended)
+	running.Wait()
+	report.Overlaps, report.Spells = t.truth.overlaps(), len(t.truth.spells)
+	for _, p := range t.truth.pauses[1:] {
+		report.Grants, report.Pauses = append(report.Grants, p.grants), append(report.Pauses, p.longest)
+	}
+	return report, err
+}
+
+// awaitClients waits until each client grants a lock: the nodes are newly met.
+func (t *Trial) awaitClients() error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for i, c := range t.clients {
+		l, err := c.Acquire(ctx, fmt.Sprint("first:", i), t.MaxTTL)
+		if err != nil {
+			return fmt.Errorf("failover: client %d: %w", i, err)
+		}
+		_ = l.Release(ctx)
+	}
+	return nil
+}
+
+// failAll lets the nodes fail one after the other.
+func (t *Trial) failAll(report *Report) error {
+	time.Sleep(time.Second)
+	if t.Isolated {
+		for i, w := range t.ways {
+			for n := range t.Nodes[1:] {
+				if n != i%(len(t.Nodes)-1) {
+					w.Stay(n+1, nowhere)
+				}
+			}
+		}
+	}
+	for i := range t.Failovers {
+		if !t.Until.IsZero() && time.Now().After(t.Until) {
+			break
+		}
+		at := i % len(t.Nodes)
+		if t.Isolated {
+			at = 0
+		}
+		kinds := t.Nodes[at].Kinds()
+		kind := kinds[i/len(t.Nodes)%len(kinds)]
+		t.truth.failed()
+		begun := time.Now()
+		if err := t.fail(at, kind); err != nil {
+			return fmt.Errorf("failover %d, %s: %w", i, kind, err)
+		}
+		took := time.Since(begun)
+		time.Sleep(t.Rest)
+		report.Failovers++
+		report.Kinds[kind]++
+		t.logLast(at, kind, took)
+	}
+	return nil
+}
+
+func (t *Trial) logLast(node int, kind string, took time.Duration) {
+	p := t.truth.present()
+	t.Log("node %d, %s: over after %.1f s, %d grants, the longest pause %.2f s, %d overlaps so far",
+		node, kind, took.Seconds(), p.grants, p.longest.Seconds(), len(t.truth.overlaps()))
+}
+
+// fail leaves half of the clients with the primary, and lets it fail.
+func (t *Trial) fail(node int, kind string) error {
+	primary, err := t.Nodes[node].Primary()
+	if err != nil {
+		return err
+	}
+	for _, i := range rand.Perm(len(t.ways))[:len(t.ways)/2] {
+		t.ways[i].Stay(node, primary)
+		defer t.ways[i].Stay(node, "")
+	}
+	return t.Nodes[node].Fail(kind)
+}
+
+// over waits for some time, and reports whether the trial has ended.
+func (t *Trial) over(after time.Duration) bool {
+	timer := time.NewTimer(after)
+	defer timer.Stop()
+	select {
+	case <-t.ended:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// probe takes locks of which no other caller has heard, one after the other, so
+// that pauses show.
+func (t *Trial) probe(client int) {
+	for i := 0; !t.over(5 * time.Millisecond); i++ {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		l, err := t.clients[client].Acquire(ctx, fmt.Sprintf("cold:%d:%d", client, i), t.MaxTTL/4)
+		if err == nil {
+			t.truth.granted()
+			_ = l.Release(ctx)
+		}
+		cancel()
+	}
+}
+
+// call is the life of one caller.
+func (t *Trial) call(caller int) {
+	for !t.over(time.Millisecond) {
+		resource := fmt.Sprintf("hot:%d", rand.IntN(resources))
+		ttl := t.MaxTTL - rand.N(t.MaxTTL/2)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		l, err := t.clients[caller%clients].Acquire(ctx, resource, ttl)
+		if err == nil {
+			from := time.Now()
+			t.truth.granted()
+			t.use(l, ttl)
+			_, renews := l.(Renewed)
+			leaves := !renews && rand.IntN(10) == 0
+			until := l.Until()
+			if now := time.Now(); !leaves && now.Before(until) {
+				until = now
+			}
+			t.truth.had(resource, fmt.Sprint("caller ", caller), from, until)
+			if !leaves {
+				_ = l.Release(context.Background())
+			}
+		}
+		cancel()
+	}
+}
+
+// use holds a lock for a moment, or extends it a few times.
+func (t *Trial) use(l Lock, ttl time.Duration) {
+	t.over(rand.N(20 * time.Millisecond))
+	for range max(0, rand.IntN(8)-4) {
+		if t.over(time.Until(l.Until())/3) || l.Extend(context.Background(), ttl) != nil {
+			return
+		}
+	}
+}
+
+// Quantiles returns the median, the nine tenths quantile and the maximum.
+func Quantiles(all []time.Duration) (median, most, longest time.Duration) {
+	if len(all) == 0 {
+		return 0, 0, 0
+	}
+	s := slices.Sorted(slices.Values(all))
+	return s[len(s)/2], s[len(s)*9/10], s[len(s)-1]
+}
