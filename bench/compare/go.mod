@@ -10,6 +10,7 @@ require (
 	github.com/redis/rueidis/rueidiscompat v1.0.79
 	github.com/redmux/redmux v0.1.0
 	github.com/redmux/redmux/cmd v0.1.0
+	github.com/redmux/redmux/proof v0.1.0
 	github.com/stretchr/testify v1.12.1
 	github.com/valkey-io/valkey-go v1.0.79
 )
@@ -19,7 +20,6 @@ require (
 	github.com/alecthomas/kong v1.17.0 // indirect
 	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
 	github.com/anishathalye/porcupine v1.3.1 // indirect
-	github.com/redmux/redmux/proof v0.1.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 )
 
