@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -19,11 +20,11 @@ type Cluster struct {
 	slot  uint16
 }
 
-// NewCluster starts the servers.
+// NewCluster starts the servers. They accept writes without replicas.
 func NewCluster(tb testing.TB) *Cluster {
 	tb.Helper()
 	slot, _ := pure.PrefixSlot(Prefix)
-	return &Cluster{redistest.Cluster(tb, redistest.Args("--min-replicas-to-write", "1", "--min-replicas-max-lag", "1")), uint16(slot)}
+	return &Cluster{redistest.Cluster(tb), uint16(slot)}
 }
 
 // How a master loses its slot: to its replica, or to another master with its
@@ -81,12 +82,34 @@ func (n *Cluster) fail(kind string, former *redistest.Server) error {
 		return err
 	case Moved:
 		return n.group.MoveSlot(n.slot, n.other(former), func() { time.Sleep(moment) })
+	}
+	inDate, err := n.outdate(former)
+	if err != nil {
+		return err
+	}
+	switch kind {
 	case Killed:
-		return errors.Join(former.Kill(), failed(), former.Restart())
+		return errors.Join(former.Kill(), failed(), inDate(), former.Restart())
 	case Stopped:
-		return errors.Join(former.Stop(), failed(), former.Continue())
+		return errors.Join(former.Stop(), failed(), inDate(), former.Continue())
 	}
 	return fmt.Errorf("failover: no way to fail is called %q", kind)
+}
+
+// outdate keeps a master's replica away from it, with a password that the master
+// does not know. It returns how to end that.
+func (n *Cluster) outdate(master *redistest.Server) (end func() error, err error) {
+	_, port, _ := net.SplitHostPort(master.TCPAddr())
+	isReplica := func(s *redistest.Server) bool { return s.Info("replication", "master_port") == port }
+	i := slices.IndexFunc(n.group.Servers, isReplica)
+	if i < 0 {
+		return nil, errors.New("failover: the master has no replica")
+	}
+	replica := n.group.Servers[i]
+	_, err = replica.Do("CONFIG", "SET", "masterauth", "another")
+	_, err2 := master.Do("CLIENT", "KILL", "TYPE", "replica")
+	time.Sleep(2 * lag)
+	return func() error { _, err := replica.Do("CONFIG", "SET", "masterauth", ""); return err }, errors.Join(err, err2)
 }
 
 // state tells what is wrong.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -18,15 +19,15 @@ type Sentinels struct {
 	kinds []string
 }
 
-// How a primary loses its place. With LeftReplica one replica stays with the
-// former primary, and follows the new one later.
+// How a primary loses its place. With Returned a replica follows the new primary,
+// the former one, and the new one again.
 const (
 	Asked            = "SENTINEL FAILOVER"
 	Killed           = "SIGKILL"
 	Stopped          = "SIGSTOP, SIGCONT"
 	CutOff           = "cut off"
 	CutOffAndStopped = "cut off and stopped"
-	LeftReplica      = "a replica stays"
+	Returned         = "a replica returns"
 )
 
 // SentinelKinds are those that the promise covers.
@@ -74,9 +75,8 @@ func (n *Sentinels) Primary() (string, error) {
 // after what sentinels take a server for dead.
 const lag = 200 * time.Millisecond
 
-// stays is how long a replica stays with a former primary: longer than new
-// primaries wait.
-const stays = 12 * time.Second
+// returns is for how long: longer than new primaries do not count.
+const returns = 12 * time.Second
 
 // Fail makes the primary lose its place, and its successor keep it.
 func (n *Sentinels) Fail(kind string) error {
@@ -84,7 +84,7 @@ func (n *Sentinels) Fail(kind string) error {
 	if former == nil {
 		return errors.New("failover: the sentinels name no primary")
 	}
-	if rand.IntN(2) == 0 && kind != LeftReplica {
+	if rand.IntN(2) == 0 && kind != Returned {
 		n.delay(lag)
 		time.Sleep(2 * lag)
 	}
@@ -129,8 +129,8 @@ func (n *Sentinels) fail(kind string, former *redistest.Server) error {
 		err := errors.Join(former.Stop(), failed(), former.Continue())
 		time.Sleep(moment)
 		return err
-	case LeftReplica:
-		return n.failWithReplica(former)
+	case Returned:
+		return n.failAndReturn(former)
 	}
 	return fmt.Errorf("failover: no way to fail is called %q", kind)
 }
@@ -163,27 +163,30 @@ func (n *Sentinels) state() (all string) {
 	return all
 }
 
-// failWithReplica cuts a primary off together with a replica.
-func (n *Sentinels) failWithReplica(former *redistest.Server) error {
-	replica := n.group.Servers[0]
-	if replica == former {
-		replica = n.group.Servers[1]
-	}
-	host, port, _ := net.SplitHostPort(former.TCPAddr())
-	if _, err := replica.Do("REPLICAOF", host, port); err != nil {
-		return err
-	}
-	time.Sleep(time.Second)
-	for _, s := range []*redistest.Server{former, replica} {
-		s.Front().Pause(redistest.Both)
-		defer s.Front().Resume(redistest.Both)
-	}
+// failAndReturn gives a primary that was cut off a replica again, and takes it
+// away once its successor counts.
+func (n *Sentinels) failAndReturn(former *redistest.Server) error {
+	front := former.Front()
+	front.Pause(redistest.Both)
+	defer front.Resume(redistest.Both)
 	now, err := n.group.AwaitFailover(former)
 	if err != nil {
 		return err
 	}
-	time.Sleep(stays)
-	return errors.Join(replica.Follow(now), awaitTrue("the replica", n.state, func() bool { return now.Info("replication", "connected_slaves") != "0" }))
+	replica := n.group.Servers[slices.IndexFunc(n.group.Servers, func(s *redistest.Server) bool { return s != former && s != now })]
+	linked := func() bool { return follows(replica, now) && replica.Info("replication", "master_link_status") == "up" }
+	if err := awaitTrue("the replica", n.state, linked); err != nil {
+		return err
+	}
+	time.Sleep(2 * time.Second) // clients meet the new primary
+	replica.Front().Pause(redistest.Both)
+	defer replica.Front().Resume(redistest.Both)
+	host, port, _ := net.SplitHostPort(former.TCPAddr())
+	if _, err := replica.Do("REPLICAOF", host, port); err != nil {
+		return err
+	}
+	time.Sleep(returns)
+	return errors.Join(replica.Follow(now), awaitTrue("the replica", n.state, linked))
 }
 
 // settle waits until two replicas follow the primary, and the sentinels are

@@ -58,6 +58,9 @@ type Report struct {
 	Grants   []int
 	Pauses   []time.Duration
 	Overlaps []string
+	// Joined tells by failover whether another node failed over by itself, as
+	// happens where sentinels get no CPU for half a second.
+	Joined []bool
 }
 
 const (
@@ -123,7 +126,7 @@ func (t *Trial) awaitClients() error {
 
 // failAll lets the nodes fail one after the other.
 func (t *Trial) failAll(report *Report) error {
-	time.Sleep(time.Second)
+	time.Sleep(2 * time.Second) // until the slowest node counts
 	if t.Isolated {
 		for i, w := range t.ways {
 			for n := range t.Nodes[1:] {
@@ -144,7 +147,7 @@ func (t *Trial) failAll(report *Report) error {
 		kinds := t.Nodes[at].Kinds()
 		kind := kinds[i/len(t.Nodes)%len(kinds)]
 		t.truth.failed()
-		begun := time.Now()
+		begun, before := time.Now(), t.others(at)
 		if err := t.fail(at, kind); err != nil {
 			return fmt.Errorf("failover %d, %s: %w", i, kind, err)
 		}
@@ -152,9 +155,21 @@ func (t *Trial) failAll(report *Report) error {
 		time.Sleep(t.Rest)
 		report.Failovers++
 		report.Kinds[kind]++
+		report.Joined = append(report.Joined, !slices.Equal(before, t.others(at)))
 		t.logLast(at, kind, took)
 	}
 	return nil
+}
+
+// others returns the primaries of all nodes but one.
+func (t *Trial) others(than int) (all []string) {
+	for i, n := range t.Nodes {
+		if i != than {
+			addr, err := n.Primary()
+			all = append(all, fmt.Sprint(addr, err))
+		}
+	}
+	return all
 }
 
 func (t *Trial) logLast(node int, kind string, took time.Duration) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 
 	"github.com/redmux/redmux/internal/redistest"
@@ -45,8 +46,11 @@ func (w *Way) close() { _ = w.outdated.Close() }
 
 // answer is what the outdated sentinel says. One node at a time fails over.
 func (w *Way) answer(_ int, args []string) ([]byte, bool) {
-	if args[0] != "SENTINEL" {
+	switch {
+	case !strings.EqualFold(args[0], "SENTINEL"):
 		return nil, false
+	case len(args) < 2 || !strings.EqualFold(args[1], "GET-MASTER-ADDR-BY-NAME"):
+		return []byte("*0\r\n"), true // it knows no other sentinels
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
