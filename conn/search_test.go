@@ -46,9 +46,9 @@ func (s *seeded) sentinels(answers ...string) {
 			switch args[0] {
 			case "AUTH":
 				return []byte("+OK\r\n"), true
+			case "SENTINEL":
 			default:
 				return nil, false
-			case "SENTINEL":
 			}
 			if answer != "" && strings.ContainsAny(answer[:1], "-+*$%:!") {
 				return []byte(answer), true
