@@ -579,6 +579,26 @@ func TestADeploymentWithoutABoundHasNone(t *testing.T) {
 	})
 }
 
+// Where a deployment has no bound, its seals prove nothing, also to a client
+// that reads one off the server.
+func TestASealWithoutABoundProvesNothing_R23(t *testing.T) {
+	says := &replicas{needed: 1, maxLag: 1, lags: []int{0, 0}}
+	inFailover(t, 1, func(t *testing.T, g *replicated) {
+		g.counts()
+		time.Sleep(20 * time.Second) // it is sealed by then
+		says.become(0)
+		second := g.another(g.config)
+		begun := time.Now()
+		require.NoError(t, second.Ready(background))
+		alone := pure.Failover{Expected: true, Bound: pure.BoundByReplicas(1, 1, time.Second)}.Alone(0.01)
+		assert.InDelta(t, fullNeed+alone, time.Since(begun), float64(20*ms))
+		assert.Zero(t, second.Nodes()[0].FailoverBound)
+	}, func(cl *cluster) {
+		cl.config.Nodes[0].Failover.Bound = 0
+		cl.nodes[0].Handle(says.answer(cl.nodes[0]))
+	})
+}
+
 // A bound holds by the replication history alone. A user who may not ask for
 // it waits for nothing (R31). With failover=auto there is no bound then.
 func TestABoundNeedsTheHistory_R31(t *testing.T) {

@@ -141,6 +141,7 @@ func (m *Members) sightFailover(i int, s pure.Sighting, now time.Duration) error
 	if n.auto && theirs.Expected && theirs.Bound == 0 {
 		n.needed, n.maxLag = 0, 0
 		m.bind(i, theirs)
+		m.require(i, now)
 		return nil
 	}
 	if !m.config.OtherMaxTTL || !theirs.Expected || !n.failover.Expected {
