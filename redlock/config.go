@@ -168,14 +168,15 @@ type Node struct {
 	//
 	// Behind redis+sentinel: and redis+cluster: ([conn.ParseURL]) the server may
 	// change. With the parameter failover, so it may behind a name or a proxy
-	// that always leads to the present primary: failover=12s says
-	// for how long at most a former primary goes on accepting writes after
-	// another was promoted; auto reads that from min-replicas-to-write, which
-	// must be the number of replicas, and min-replicas-max-lag; unknown
-	// reduces the promise to one primary at a time. All clients must name the
-	// same. After a failover, the node grants nothing for MaxTTL and that
-	// time. It excludes Durable, and a single such node Fenced. Beside it, a
-	// client with Forgetful takes no locks.
+	// that always leads to the present primary: failover=12s says for how long
+	// at most a former primary goes on accepting writes after another was
+	// promoted; auto reads that from min-replicas-to-write, which must be the
+	// number of replicas, and min-replicas-max-lag; unknown reduces the promise
+	// to one primary at a time. All clients must name the same. After a
+	// failover, the node grants nothing for MaxTTL and that time. To a new
+	// process it grants nothing for that time, or in a cluster and with unknown
+	// as after a failover; see docs/failover.md. It excludes Durable, and a
+	// single such node Fenced. A client with Forgetful takes no locks beside it.
 	URL string
 	// Durable declares a node that loses nothing in a crash (appendonly yes,
 	// appendfsync always, no-appendfsync-on-rewrite no). It needs no quarantine
