@@ -21,8 +21,7 @@ processes_for() {
 	*/redlock) echo 6 10 ;;
 	*/multiplex) echo 3 40 ;;
 	*/doctest) echo 2 12 ;; # most read the whole tree
-	*/proof/faults | */cmd/faults) echo 4 1 ;;
-	*/proof/failover) echo 2 2 ;;
+	*/proof/faults | */cmd/faults | */proof/failover) echo 4 1 ;;
 	*/cmd/loadgen/load) echo 3 10 ;;
 	esac
 }

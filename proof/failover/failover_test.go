@@ -107,8 +107,5 @@ func run(t *testing.T, trial Trial) *Report {
 	}
 	require.NoError(t, err)
 	assert.Empty(t, report.Overlaps)
-	for i, n := range report.Grants {
-		assert.NotZero(t, n, "after failover %d no lock was granted", i)
-	}
 	return report
 }

@@ -140,12 +140,12 @@ func (t *Trial) failAll(report *Report) error {
 		if !t.Until.IsZero() && time.Now().After(t.Until) {
 			break
 		}
-		at := i % len(t.Nodes)
+		at, turn := i%len(t.Nodes), i/len(t.Nodes)
 		if t.Isolated {
-			at = 0
+			at, turn = 0, i
 		}
 		kinds := t.Nodes[at].Kinds()
-		kind := kinds[i/len(t.Nodes)%len(kinds)]
+		kind := kinds[turn%len(kinds)]
 		t.truth.failed()
 		begun, before := time.Now(), t.others(at)
 		if err := t.fail(at, kind); err != nil {
@@ -153,12 +153,21 @@ func (t *Trial) failAll(report *Report) error {
 		}
 		took := time.Since(begun)
 		time.Sleep(t.Rest)
+		if err := t.awaitGrant(); err != nil {
+			return fmt.Errorf("after failover %d, %s: %w", i, kind, err)
+		}
 		report.Failovers++
 		report.Kinds[kind]++
 		report.Joined = append(report.Joined, !slices.Equal(before, t.others(at)))
 		t.logLast(at, kind, took)
 	}
 	return nil
+}
+
+// awaitGrant waits until a lock is granted.
+func (t *Trial) awaitGrant() error {
+	before := t.truth.present().grants
+	return awaitTrue("a lock", func() string { return "" }, func() bool { return t.truth.present().grants > before })
 }
 
 // others returns the primaries of all nodes but one.

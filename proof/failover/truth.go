@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -79,7 +80,7 @@ func (w *Truth) had(resource, caller string, from, to time.Time) {
 func (w *Truth) overlaps() (all []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	slices.SortFunc(w.spells, func(a, b spell) int { return int(a.from - b.from) })
+	slices.SortFunc(w.spells, func(a, b spell) int { return cmp.Compare(a.from, b.from) })
 	last := map[string]spell{}
 	for _, s := range w.spells {
 		l, ok := last[s.resource]
