@@ -167,15 +167,15 @@ func TestPreflight_R22(t *testing.T) {
 	}{
 		"replica": {
 			node: redistest.NodeConfig{Role: "slave"}, only: Allow{Replica: true}, others: func(a *Allow) { a.Replica = false },
-			is: multiplex.ErrNotMaster, says: []string{"its role is replica", "name a master", "Allow.Replica"},
+			is: multiplex.ErrNotMaster, says: []string{"its role is replica", "name a master", "redis+sentinel:", "Allow.Replica"},
 		},
 		"cluster": {
 			node: redistest.NodeConfig{Mode: "cluster"}, only: Allow{Cluster: true}, others: func(a *Allow) { a.Cluster = false },
-			is: multiplex.ErrNotMaster, says: []string{"cluster mode", "on its own", "Allow.Cluster"},
+			is: multiplex.ErrNotMaster, says: []string{"cluster mode", "on its own", "redis+cluster:", "Allow.Cluster"},
 		},
 		"sentinel": {
 			node: redistest.NodeConfig{Mode: "sentinel"}, only: Allow{Sentinel: true}, others: func(a *Allow) { a.Sentinel = false },
-			is: multiplex.ErrNotMaster, says: []string{"a sentinel", "address of a master", "Allow.Sentinel"},
+			is: multiplex.ErrNotMaster, says: []string{"a sentinel", "redis+sentinel:", "or name a master", "Allow.Sentinel"},
 		},
 		"another MaxTTL": {
 			arrange: func(n *redistest.Node) {

@@ -201,6 +201,7 @@ type trustModel struct {
 	memory time.Duration // since when nothing has been forgotten
 	seal   pure.Seal     // in the server's memory; zero if there is none
 	known  time.Duration // since when this client has watched, or knows from a seal or an uptime
+	own    time.Duration // since when it has watched by itself
 }
 
 // Whatever a server does, a trusted node has forgotten nothing for as long as
@@ -214,6 +215,7 @@ func TestTrustIsDeserved_R23(t *testing.T) {
 		m.phase = time.Duration(rapid.IntRange(0, 999).Draw(t, "phase")) * ms
 		m.now = time.Duration(rapid.IntRange(0, 9000).Draw(t, "age")) * ms
 		m.trust.Need = pure.NeedFor(time.Duration(rapid.IntRange(1, 2000).Draw(t, "maxTTL"))*ms, 0.01)
+		m.trust.Own = time.Duration(rapid.IntRange(0, 1).Draw(t, "fails over")*rapid.IntRange(0, 2000).Draw(t, "own")) * ms
 		m.meet(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"wait": func(t *rapid.T) {
@@ -227,9 +229,13 @@ func TestTrustIsDeserved_R23(t *testing.T) {
 			"write":     m.write,
 			"other":     m.other,
 			"debut":     m.debut,
+			"silence": func(*rapid.T) {
+				m.own = m.now
+				m.trust = m.trust.Silent(m.now)
+			},
 			"require": func(t *rapid.T) {
 				before := m.trust.Need
-				m.trust = m.trust.Require(time.Duration(rapid.IntRange(1, 3000).Draw(t, "need"))*ms, m.now)
+				m.trust = m.trust.Require(time.Duration(rapid.IntRange(1, 3000).Draw(t, "need"))*ms, m.trust.Own, m.now)
 				require.GreaterOrEqual(t, m.trust.Need, before)
 			},
 			"": m.check,
@@ -244,7 +250,7 @@ func (m *trustModel) meet(t *rapid.T) {
 		run = ""
 	}
 	if run == "" || run != m.trust.Run || !m.trust.Met {
-		m.known = m.now
+		m.known, m.own = m.now, m.now
 	}
 	m.trust = m.trust.Meet(run, m.now)
 }
@@ -270,7 +276,7 @@ func (m *trustModel) look(t *rapid.T) {
 		s = pure.Sighting{}
 	}
 	if m.trust.Marked && s.What == pure.SealAbsent {
-		m.known = m.now
+		m.known, m.own = m.now, m.now
 	}
 	if m.trust.Run != "" && rapid.Bool().Draw(t, "dated") {
 		m.trust.Account = m.account(0)
@@ -308,6 +314,9 @@ func (m *trustModel) debut(t *rapid.T) {
 	m.trust.Account = m.account(ahead)
 	m.known = m.trust.Began(true)
 	m.trust = m.trust.Opens(m.known, m.now)
+	if m.trust.Own > 0 {
+		m.known = max(m.known, m.own) // a replica may have run for longer
+	}
 	m.trust.Account = m.account(0)
 }
 
@@ -318,7 +327,7 @@ func (m *trustModel) flush(t *rapid.T) {
 	if !m.trust.Marked {
 		t.Skip()
 	}
-	m.memory, m.seal, m.known = m.now, pure.Seal{}, m.now
+	m.memory, m.seal, m.known, m.own = m.now, pure.Seal{}, m.now, m.now
 	m.trust = m.trust.Sight(pure.Sighting{What: pure.SealAbsent}, m.now)
 	require.False(t, m.trust.Trusted)
 }
@@ -348,9 +357,10 @@ func (m *trustModel) check(t *rapid.T) {
 	remembers := m.now - m.memory
 	if m.trust.Trusted {
 		require.GreaterOrEqual(t, remembers, m.trust.Need, "trusted, and it has forgotten")
+		require.GreaterOrEqual(t, m.now-m.own, m.trust.Own, "trusted by what others watched")
 	}
 	require.LessOrEqual(t, m.trust.Watched(m.now), remembers, "a seal would lie")
-	if m.now-m.known >= m.trust.Need {
+	if m.now-m.known >= m.trust.Need && m.now-m.own >= m.trust.Own {
 		require.True(t, m.trust.At(m.now).Trusted, "watched for long enough")
 	}
 	require.Equal(t, m.trust.Trusted, m.trust.Left(m.now) == 0)
