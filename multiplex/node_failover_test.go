@@ -114,6 +114,27 @@ func TestANewPrimaryCountsAfterTheBound_R23(t *testing.T) {
 	})
 }
 
+// A slot may go to another master and come back. A client that asks for no lock
+// meets its absence by a look at a key, more often than another master can have
+// come to count meanwhile.
+func TestAnIdleNodeIsLookedAtInEachGrace_R23(t *testing.T) {
+	inFailover(t, 1, func(t *testing.T, g *replicated) {
+		g.counts()
+		looks := func() (n int) {
+			for _, e := range g.nodes[0].Log() {
+				if slices.Contains(e.Args, sealKey) {
+					n++
+				}
+			}
+			return n
+		}
+		time.Sleep(20 * time.Second) // it is sealed by then
+		before := looks()
+		time.Sleep(20 * time.Second)
+		assert.GreaterOrEqual(t, looks()-before, 19, "one in each second")
+	})
+}
+
 // Uptime is no proof. A server's own seal is one of how long ago it was
 // promoted: the rest each client watches for itself, as a former primary may
 // have been stopped (failover.pml: uptime-at-failover, seal-unwatched). That

@@ -11,9 +11,14 @@ type Failover struct {
 	Bound time.Duration
 }
 
-// graceMost is the longest Failover.Grace. Probes three times as often cost a
-// server little.
-const graceMost = 3 * time.Second
+const (
+	// graceLeast is the shortest Failover.Grace: a client that pauses for a
+	// moment should not have to wait.
+	graceLeast = time.Second
+	// graceMost is the longest. Probes three times as often cost a server
+	// little.
+	graceMost = 3 * time.Second
+)
 
 // Grace returns how long a server may be silent. After a longer silence it may
 // have been stopped, and time that it did not notice does not count for its
@@ -22,7 +27,7 @@ func (f Failover) Grace() time.Duration {
 	if f.Bound == 0 {
 		return graceMost
 	}
-	return min(f.Bound, graceMost)
+	return min(max(f.Bound, graceLeast), graceMost)
 }
 
 // Alone returns how long after the first reply of a new primary its former one

@@ -13,6 +13,7 @@ func TestBoundOfAFormerPrimary_R23(t *testing.T) {
 		bound, grace, alone time.Duration
 	}{
 		{0, 3 * s, 0},
+		{100 * ms, s, 1116 * ms}, // a client that pauses for longer does not wait
 		{s, s, 2*s + 25*ms},
 		{7 * s, 3 * s, 10*s + 105*ms},
 		{time.Minute, 3 * s, 63*s + 635*ms},

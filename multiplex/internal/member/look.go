@@ -203,6 +203,11 @@ func (m *Members) tendLooks(i int, now time.Duration) time.Duration {
 	}
 	m.lookAgain(i)
 	looks.Plan(!(m.Doubted | m.Floorless).Has(i), now)
+	if f := m.nodes[i].failover; f.Expected {
+		// A slot of a cluster may go and come back. A look in between, at a
+		// key, is answered with MOVED.
+		looks.Next = min(looks.Next, now+f.Grace())
+	}
 	return looks.Next
 }
 
