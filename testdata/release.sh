@@ -67,7 +67,7 @@ for name in redlock loadgen; do
 	echo "$root/cmd/$name: go install makes a program that runs"
 done
 
-ports=$((2000 + $$ % 4000)) # instead of 7001 and so on, 20001 or the like
+ports=$((2000 + $$ % 1200)) # instead of 7001 and so on, 20001 or the like: below those that connections get
 outside readme
 awk '/^```go$/ { on = 1; next } /^```$/ && on { exit } on' "$work/tree/README.md" | sed "s/\b700\([1-9]\)\b/$ports\1/g" >main.go
 quietly $go get "$root/redlock@$version"
