@@ -362,13 +362,22 @@ func TestAPermitGivenBackBesideAnOldMark(t *testing.T) {
 	}
 }
 
-// Sizes that cannot be are refused.
+// Sizes that cannot be are refused, and so is a grant by a node whose record of
+// permits has what is no number of them.
 func TestSemaphoresThatCannotBe(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{})
 		for n, want := range map[int]error{0: ErrResource, -1: ErrResource, MaxPermits + 1: ErrResource, MaxPermits: nil} {
 			_, err := c.Semaphore("s", n).Acquire(t.Context(), time.Second)
 			require.ErrorIs(t, err, want, n)
+		}
+		past := strconv.FormatInt(time.Now().Add(-time.Hour).UnixMilli(), 10)
+		for _, numbers := range []string{"2=" + past + " something else", "1025=" + past, "0=" + past, "02=" + past, "-1=" + past, "1.5=" + past} {
+			for _, n := range m.nodes {
+				n.DB().SetField("x"+wire.PermitsSuffix, "how many permits there are by each client, and when the last of its ends", numbers)
+			}
+			_, err := c.Semaphore("x", 2).TryAcquire(t.Context(), time.Second)
+			require.ErrorIs(t, err, ErrNoQuorum, "%q", numbers)
 		}
 	})
 }

@@ -340,6 +340,23 @@ func TestPermitsAtMaxmemory_R25(t *testing.T) {
 	require.EqualValues(t, 1, do(releaseCall("1", "x")...))
 }
 
+// A record that holds something else is refused, and no number in it counts
+// (R32).
+func TestRecordsThatAreNone_R32(t *testing.T) {
+	ends := strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10)
+	for side, do := range bothNodes(t) {
+		for _, record := range []string{
+			"1025=" + ends, "0=" + ends, "02=" + ends, "-1=" + ends, "1.5=" + ends, "x", "2", "=" + ends, "2=" + ends + " x", "2=x",
+			"1025=1", "2=" + ends + " 99999999=" + ends, "2=" + ends + ",3=" + ends,
+		} {
+			do("DEL", "s:permits")
+			do("HSET", "s:permits", numbersField, record)
+			require.Contains(t, fmt.Sprint(do(permitCall("0", "x", "1000", "3", "0")...)), "holds something else", "%s: %q", side, record)
+			require.Nil(t, do("EVAL", lua.LookPermits, "1", "s:permits", "0"), "%s: %q", side, record)
+		}
+	}
+}
+
 // askCall returns a call of the script that asks for the fair lock f.
 func askCall(waiter, value, ttl, ticket, mode, lease string) []string {
 	return []string{

@@ -22,7 +22,9 @@ local record = 'how many permits there are by each client, and when the last of 
 local n, ends = tonumber(ARGV[4]), now + ARGV[2]
 local found = redis.call('HMGET', KEYS[1], record, ARGV[4])
 local least, own, last, others = tonumber(ARGV[3]), ends, ends, ''
+local alien = string.gsub(found[1] or '', '[1-9]%d*=%d+ ?', '') ~= ''
 for number, till in string.gmatch(found[1] or '', '(%d+)=(%d+)') do
+  alien = alien or tonumber(number) > 1024
   till = tonumber(till)
   if till > now then
     last = math.max(last, till)
@@ -32,6 +34,9 @@ for number, till in string.gmatch(found[1] or '', '(%d+)=(%d+)') do
       least, others = math.min(least, number), others .. ' ' .. number .. '=' .. till
     end
   end
+end
+if alien then
+  return redis.error_reply('ERR the record of permits holds something else')
 end
 local function held(permit)
   return permit and (tonumber(string.match(permit, '^%d+')) or 0) > now

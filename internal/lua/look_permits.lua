@@ -1,9 +1,10 @@
 -- Returns which permits of a semaphore are held, and changes nothing.
 -- KEYS: the permits, as acquire_permit.lua has them. ARGV: the number of the
 -- first that is asked for. Returns nothing if there are none, or no number of
--- permits counts, and otherwise the least and the most that count, and of each
--- of 20 permits that is held: its number, the rest of its time in ms, and its
--- value, or the digest of a long one, which is no value of ours (R32).
+-- permits counts, or one cannot be (R32). Otherwise it returns the least and the
+-- most that count, and of each of 20 permits that is held: its number, the rest
+-- of its time in ms, and its value, or the digest of a long one, which is no
+-- value of ours.
 --
 -- Only GET is asked of a key that may be another program's: see
 -- look_readers.lua.
@@ -25,12 +26,14 @@ if all.err then
   return all -- the error
 end
 local least, most = 1025, 0
+local alien = string.gsub(all[1] or '', '[1-9]%d*=%d+ ?', '') ~= ''
 for number, till in string.gmatch(all[1] or '', '(%d+)=(%d+)') do
+  alien = alien or tonumber(number) > 1024
   if tonumber(till) > now then
     least, most = math.min(least, number), math.max(most, number)
   end
 end
-if most == 0 then
+if alien or most == 0 then
   return false
 end
 local said = {least, most}
