@@ -1,10 +1,10 @@
 -- Returns which permits of a semaphore are held, and changes nothing.
 -- KEYS: the permits, as acquire_permit.lua has them. ARGV: the number of the
 -- first that is asked for. Returns nothing if there are none, or no number of
--- permits counts, or one cannot be (R32). Otherwise it returns the least and the
--- most that count, and of each of 20 permits that is held: its number, the rest
--- of its time in ms, and its value, or the digest of a long one, which is no
--- value of ours.
+-- permits counts, or one cannot be (R32). Otherwise it returns the least and
+-- the most that count, and of each of 20 permits that is held: its number, the
+-- rest of its time in ms, and its value, or the digest of a long one, which is
+-- no value of ours.
 --
 -- Only GET is asked of a key that may be another program's: see
 -- look_readers.lua.
