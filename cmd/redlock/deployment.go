@@ -138,14 +138,17 @@ func (d *deployment) open(ctx context.Context, config redlock.Config) (*redlock.
 	return redlock.New(context.WithoutCancel(ctx), config) // an interrupt ends the first look, which shows what is known
 }
 
-// onlooker makes a client that only inspects: it neither writes seals nor needs
-// to quarantine nodes.
+// lockless makes a configuration that of a client that takes no lock: it
+// neither writes seals nor needs to quarantine nodes.
+func lockless(config *redlock.Config) { config.MaxTTL, config.Forgetful = 0, true }
+
+// onlooker makes a client that only inspects.
 func (d *deployment) onlooker(ctx context.Context, p *process) (*redlock.Client, error) {
 	config, err := d.config(p)
 	if err != nil {
 		return nil, err
 	}
-	config.MaxTTL, config.Forgetful = 0, true
+	lockless(&config)
 	answered := p.tellIfSlow()
 	defer answered()
 	client, err := d.open(ctx, config)
@@ -183,7 +186,7 @@ func (d *deployment) openToRelease(p *process, ttl time.Duration) (*redlock.Clie
 	if err != nil {
 		return nil, err
 	}
-	config.MaxTTL, config.Forgetful = 0, true
+	lockless(&config)
 	return d.openWithin(withVotes(config, ttl, d.Timeout), d.Timeout)
 }
 

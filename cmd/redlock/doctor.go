@@ -124,7 +124,7 @@ func (c *doctorCommand) list(p *process) error {
 }
 
 // gather asks the nodes. Beside the probes there is a client, which says what
-// the library thinks of the nodes. It is forgetful, so it writes no seals.
+// the library thinks of the nodes.
 func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (doctor.Deployment, error) {
 	all := doctor.Deployment{TTL: c.ttl(d), MaxTTL: d.longest(), Watched: c.Observe > 0}
 	probes, err := d.probes(p)
@@ -132,38 +132,10 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 		return all, err
 	}
 	defer closeAll(probes)
-	config, err := d.config(p)
-	if err != nil {
-		return all, err
-	}
-	config.MaxTTL, config.Forgetful = 0, true
 	answered := p.tellIfSlow()
 	defer answered()
 	clocks := newClocks(len(probes))
-	var status []redlock.NodeStatus
-	var facts []probe.Facts
-	looked := make(chan struct{}) // closed when there are facts
-	var asking sync.WaitGroup
-	asking.Go(func() {
-		var client *redlock.Client
-		if client, err = d.open(ctx, config); err == nil {
-			defer shut(client)
-			// A node that the probe has not reached has no vote, whatever the
-			// client says.
-			d.settle(ctx, client, d.Timeout, func(i int) bool {
-				select {
-				case <-looked:
-					return facts[i].Err != nil
-				default:
-					return false
-				}
-			})
-			status = client.Nodes()
-		}
-	})
-	facts = clocks.look(ctx, d, probes, d.Timeout, nil)
-	close(looked)
-	asking.Wait()
+	facts, status, err := lookBoth(ctx, p, d, probes, clocks)
 	if err != nil {
 		return all, err
 	}
@@ -196,6 +168,40 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 		all.Nodes = append(all.Nodes, n)
 	}
 	return all, nil
+}
+
+// lookBoth has the probes and a client look at the nodes at one time. The
+// client is forgetful, so it writes no seals.
+func lookBoth(ctx context.Context, p *process, d *deployment, probes []*probe.Probe, clocks *clocks) (facts []probe.Facts, status []redlock.NodeStatus, err error) {
+	config, err := d.config(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	lockless(&config)
+	looked := make(chan struct{}) // closed when there are facts
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		var client *redlock.Client
+		if client, err = d.open(ctx, config); err != nil {
+			return
+		}
+		defer shut(client)
+		// A node that the probe has not reached has no vote, whatever the
+		// client says.
+		d.settle(ctx, client, d.Timeout, func(i int) bool {
+			select {
+			case <-looked:
+				return facts[i].Err != nil
+			default:
+				return false
+			}
+		})
+		status = client.Nodes()
+	})
+	facts = clocks.look(ctx, d, probes, d.Timeout, nil)
+	close(looked)
+	asking.Wait()
+	return facts, status, err
 }
 
 // errNotUp is the error of a node of which the library knows only that it is

@@ -75,7 +75,7 @@ func (c *nodesCommand) Run(p *process, d *deployment) error {
 	if err != nil {
 		return err
 	}
-	config.MaxTTL, config.Forgetful = 0, true // the client writes nothing; see observer
+	lockless(&config) // see observer
 	answered := p.tellIfSlow()
 	defer func() { answered() }()
 	client, err := d.open(ctx, config)
