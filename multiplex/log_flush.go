@@ -136,8 +136,8 @@ func (g *Group) flushBatch() bool {
 			confirms := n.failsOver && (claims || n.lane.repeats())
 			o.lane = n.lane.handOut(sent)
 			if confirms {
-				o.behind = n.askBehindLocked()
-				o.commands++
+				behind, count := n.askBehindLocked()
+				o.behind, o.commands = behind, o.commands+count
 			}
 			out = append(out, o)
 			n.laneNext.Store(n.lane.front())

@@ -1,9 +1,11 @@
 package multiplex
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/multiplex/internal/member"
 	"github.com/redmux/redmux/resp"
 )
 
@@ -14,7 +16,8 @@ import (
 // history is another one from then on. So behind each batch with claims or
 // extensions the server is asked for it, and the grants of the batch are
 // withheld until it answers. It costs the server 2.7 µs a batch, and no round
-// trip. Lone masters are not asked.
+// trip. In a cluster the seal is read there, too (member.Behind). Lone
+// masters are not asked.
 
 // withheld are grants that are not votes yet. Only the goroutine that reads the
 // connection uses it.
@@ -23,6 +26,8 @@ type withheld struct {
 	// from is the position of the first. The cursor stays there, so that the
 	// watch still looks after these rounds.
 	from uint64
+	// lost is why none of them counts, or nil.
+	lost *member.Cause
 }
 
 var infoReplication = resp.AppendCommand(nil, "INFO", "replication")
@@ -38,14 +43,20 @@ func (l *lane) repeats() bool {
 }
 
 // askBehindLocked returns what is to be written behind a batch that ends at the
-// log's head. It must be called after the batch's lane was handed out.
-func (n *node) askBehindLocked() []byte {
+// log's head, and how many commands that is. It must be called after the
+// batch's lane was handed out.
+func (n *node) askBehindLocked() (questions []byte, count int) {
 	n.asked = n.group.now()
 	if len(n.lane.awaited) == 0 {
 		n.silence.asked = n.asked
 	}
+	questions, seal := n.group.members.Behind(n.index)
+	if seal {
+		n.lane.await(laneEntry{purpose: keeps, pos: n.group.log.head})
+		count++
+	}
 	n.lane.await(laneEntry{purpose: confirm, pos: n.group.log.head, sent: n.asked})
-	return infoReplication
+	return questions, count + 1
 }
 
 // keepContactLocked asks a server that was not asked for some time. Silence for
@@ -83,15 +94,21 @@ func (n *reader) confirmed() uint64 {
 	return n.pos
 }
 
+// keeps takes in whether the server still has its seal.
+func (n *reader) keeps(v resp.Value) (err error) {
+	n.withheld.lost, err = n.group.members.Keeps(n.index, v)
+	return err
+}
+
 // confirm makes votes of the grants before it, if the server is still the
-// primary that it was.
+// primary that it was, and has kept its seal.
 func (n *reader) confirm(e laneEntry, v resp.Value) error {
 	cause, err := n.group.members.Confirm(n.index, v, e.sent)
 	if err != nil {
 		return err
 	}
 	vote, why := Granted, (*fault)(nil)
-	if cause != nil {
+	if cause = cmp.Or(cause, n.withheld.lost); cause != nil {
 		vote, why = Failed, faultOf(cause)
 	}
 	for _, r := range n.withheld.rounds {
@@ -114,7 +131,7 @@ func (n *reader) failWithheld(why *fault) {
 
 func (w *withheld) empty() {
 	clear(w.rounds)
-	w.rounds = w.rounds[:0]
+	w.rounds, w.lost = w.rounds[:0], nil
 }
 
 // distrustLocked finds out for an extension on which nodes in quarantine it

@@ -167,6 +167,58 @@ func TestEachClientWatchesANodeThatFailsOver_R29(t *testing.T) {
 	}
 }
 
+// inCluster runs a test on one node in cluster mode that fails over.
+func inCluster(t *testing.T, test func(t *testing.T, g *replicated)) {
+	t.Helper()
+	inFailover(t, 1, test, func(cl *cluster) {
+		cl.replace(0, redistest.NodeConfig{Mode: "cluster", Arrangement: redistest.Arrangement{DB: cl.config.Nodes[0].DB}})
+		cl.config.Allow.Cluster = true
+	})
+}
+
+// A master of a cluster that lost its slot for a moment has lost its keys, and
+// the seal among them. Grants do not count without the seal behind them, nor
+// with one that states less than is known. One that states more, as another
+// client writes it, is fine.
+func TestGrantsInAClusterNeedTheSeal_R23(t *testing.T) {
+	write := func(g *replicated, s pure.Seal) { g.nodes[0].DB().Set(sealKey, s.String(), 0) }
+	for name, c := range map[string]struct {
+		change func(g *replicated, s pure.Seal)
+		counts bool
+	}{
+		"as it was":   {func(*replicated, pure.Seal) {}, true},
+		"gone":        {func(g *replicated, _ pure.Seal) { g.nodes[0].DB().Delete(sealKey) }, false},
+		"states less": {func(g *replicated, s pure.Seal) { s.Watched = ms; write(g, s) }, false},
+		"of another":  {func(g *replicated, s pure.Seal) { s.Run = "another"; write(g, s) }, false},
+		"strange":     {func(g *replicated, _ pure.Seal) { g.nodes[0].DB().Set(sealKey, "else", 0) }, false},
+		"states more": {func(g *replicated, s pure.Seal) { s.Watched += time.Hour; write(g, s) }, true},
+	} {
+		for _, verb := range []string{"claim", "extend"} {
+			t.Run(name+"/"+verb, func(t *testing.T) {
+				inCluster(t, func(t *testing.T, g *replicated) {
+					g.counts()
+					time.Sleep(20 * time.Second) // it is sealed by then
+					g.mustClaim("k")
+					c.change(g, g.sealOn(0))
+					ask := func() error { return g.extend(background, "k", "t", maxTTL) }
+					if verb == "claim" {
+						ask = func() error { _, err := g.claim(background, "k2", "t", maxTTL); return err }
+					}
+					err := ask()
+					time.Sleep(100 * ms)
+					assert.Equal(t, !c.counts, g.status(0).Quarantined)
+					if c.counts {
+						require.NoError(t, err)
+					} else {
+						require.ErrorContains(t, err, "its seal is gone, or is another")
+					}
+					assert.Equal(t, 1, g.status(0).Connects)
+				})
+			})
+		}
+	}
+}
+
 // A former primary that was stopped goes on with its own seal, and accepts
 // writes for the rest of its bound, while its successor counts already
 // (failover.pml: seal-unwatched).

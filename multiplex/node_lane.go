@@ -35,6 +35,7 @@ const (
 	again                  // a round's command again, after its script was loaded
 	payment                // a debt
 	inquire                // an inquiry
+	keeps                  // the first half of confirm, in a cluster
 	confirm                // whether the grants before it count (node_confirm.go)
 )
 

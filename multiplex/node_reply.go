@@ -301,6 +301,8 @@ func (n *reader) laneReply(v resp.Value) error {
 		return err
 	case payment:
 		return n.paidBy(e, v)
+	case keeps:
+		return n.keeps(v)
 	case confirm:
 		return n.confirm(e, v)
 	case inquire:

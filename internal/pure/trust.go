@@ -158,7 +158,7 @@ func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 	switch {
 	case s.What == Unreadable:
 		return t.At(now)
-	case s.What == SealSeen && own && s.Seal.Watched >= t.Sealed:
+	case t.Confirms(s):
 		t = t.Seal(s.Seal.Watched, now)
 	case t.Sealed > 0, t.Marked && s.What != SealSeen:
 		return t.quarantine(WhyVanished, now)
@@ -184,6 +184,12 @@ func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 	}
 	t.opened = min(t.opened, now-watched)
 	return t.At(now)
+}
+
+// Confirms reports whether a look found a seal of the watched process that
+// states no less than is known. The look must be what Sight takes.
+func (t Trust) Confirms(s Sighting) bool {
+	return s.What == SealSeen && t.states(s.Seal) && s.Seal.Watched >= t.Sealed
 }
 
 // Seal applies a seal of the watched process, either seen or written and

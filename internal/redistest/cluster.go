@@ -203,6 +203,30 @@ func (g *ClusterGroup) MoveSlot(slot uint16, to *Server, during func()) error {
 	return nil
 }
 
+// LoseSlot takes a slot away from its master and gives it back at once, by hand
+// and without its keys. The master deletes them when it hears of the other's
+// claim. No server begins another epoch. to must have a higher one than the
+// owner.
+func (g *ClusterGroup) LoseSlot(slot uint16, to *Server) error {
+	owner, n := g.Owner(slot), strconv.Itoa(int(slot))
+	if owner == nil || owner == to {
+		return errors.New("redistest: no other server has the slot")
+	}
+	if _, err := to.Do("CLUSTER", "SETSLOT", n, "NODE", to.id()); err != nil {
+		return err
+	}
+	// The owner can be told only now: it would not give up a slot with keys.
+	if err := await("the slot to be lost", func() bool { return g.Owner(slot, to) == nil }); err != nil {
+		return err
+	}
+	for _, s := range []*Server{to, owner} {
+		if _, err := s.Do("CLUSTER", "SETSLOT", n, "NODE", owner.id()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // migrate moves the keys of a slot.
 func (s *Server) migrate(slot string, to *Server) error {
 	for {

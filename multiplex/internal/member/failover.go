@@ -200,6 +200,40 @@ func (m *Members) confirm(i int, v resp.Value, sent time.Duration) (*Cause, conn
 	return nil, standing, nil
 }
 
+// Behind returns what a node that fails over is asked behind a batch: INFO
+// replication, and in a cluster its seal before that. A master there may lose
+// its slot, and all keys with it, and get it back before any connection hears
+// MOVED. If that was done by hand, nothing that names the server has changed,
+// not even an epoch. But its seal is gone with the keys.
+func (m *Members) Behind(i int) (questions []byte, seal bool) {
+	if m.nodes[i].server.Mode != "cluster" || !m.config.Sealed() {
+		return infoReplication, false
+	}
+	return m.sealFirst, true
+}
+
+// Keeps takes the seal behind a batch. It returns why the batch's grants do
+// not count, or nil. An error ends the connection (R16). It takes the mutex
+// itself.
+func (m *Members) Keeps(i int, v resp.Value) (*Cause, error) {
+	m.host.Lock()
+	defer m.host.Unlock()
+	n := &m.nodes[i]
+	if isText(v) && string(v.Bytes()) == n.seal {
+		return nil, nil
+	}
+	l := &look{node: i}
+	if err := l.readSeal(v); err != nil {
+		return nil, err
+	}
+	if n.trust.Confirms(m.deployment.Proof(l.sighting)) {
+		n.seal = l.seal
+		return nil, nil
+	}
+	m.lookAgain(i)
+	return unconfirmed("its seal is gone, or is another: the slot may have come back without its keys"), nil
+}
+
 func unconfirmed(found string) *Cause { return &Cause{Kind: Unconfirmed, Found: found} }
 
 // The errors of Confirm that end a connection.

@@ -159,6 +159,7 @@ func ReadTime(v resp.Value) (time.Time, error) {
 // has another MaxTTL.
 func (m *Members) sight(l *look, now time.Duration) error {
 	n, d, s := &m.nodes[l.node], &m.deployment, l.sighting
+	n.seal = l.seal
 	n.trust = n.trust.Sight(d.Proof(s), now)
 	d.Born(l.node, n.trust.Born())
 	d.Sight(l.node, s, l.asked, now)

@@ -10,6 +10,7 @@ package member
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -114,6 +115,7 @@ type Members struct {
 	floors     pure.Floors
 	clocks     pure.Clocks
 	ahead      time.Duration // of most nodes' clocks to this one
+	sealFirst  []byte        // a read of the seal, and INFO replication
 }
 
 // A node is what is known of one member.
@@ -126,6 +128,7 @@ type node struct {
 	met, dialed time.Duration
 	connected   bool
 	flushes     uint64 // how often it said that all its keys went
+	seal        string // what stood there at the last look
 	failing
 	// cause is why its votes are missing. It is nil until the first
 	// question, and is made anew when stale.
@@ -139,6 +142,7 @@ func New(config Config, host Host) *Members {
 	m := &Members{
 		config: &config, host: host, nodes: make([]node, size), maxTTL: config.MaxTTL,
 		floors: pure.NewFloors(size), clocks: make(pure.Clocks, size),
+		sealFirst: slices.Concat(config.ReadSeal[0], infoReplication),
 	}
 	var addrs []string
 	need := pure.NeedFor(config.MaxTTL, config.DriftFactor)
