@@ -55,7 +55,7 @@ func (n *node) askBehindLocked() (questions []byte, count int) {
 		n.lane.await(laneEntry{purpose: keeps, pos: n.group.log.head})
 		count++
 	}
-	n.lane.await(laneEntry{purpose: confirm, pos: n.group.log.head, sent: n.asked})
+	n.lane.await(laneEntry{purpose: confirm, pos: n.group.log.head, sent: time.Now()})
 	return questions, count + 1
 }
 
@@ -67,7 +67,7 @@ func (n *node) keepContactLocked(now time.Duration) time.Duration {
 		return pure.Never
 	}
 	often := n.group.members.Failover(n.index).Grace() / contactsPerGrace
-	if now >= n.asked+often && n.lane.add(laneEntry{purpose: confirm, sent: now}, infoReplication) {
+	if now >= n.asked+often && n.lane.add(laneEntry{purpose: confirm, sent: time.Now()}, infoReplication) {
 		n.asked = now
 		n.group.promptLocked()
 	}

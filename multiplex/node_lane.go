@@ -46,8 +46,8 @@ type laneEntry struct {
 	debt    *pure.Debt // for payment
 	cured   bool       // it was sent again, after the scripts
 	inquiry *inquiry
-	turn    int           // of the inquiry's commands
-	sent    time.Duration // for confirm; the command may be written later
+	turn    int       // of the inquiry's commands
+	sent    time.Time // for confirm; the command may be written later
 }
 
 const (

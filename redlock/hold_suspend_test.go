@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,7 +20,7 @@ type sleeper struct{ wall, slept atomic.Int64 }
 func (s *sleeper) read() instant {
 	now := time.Now()
 	if wall := time.Duration(s.wall.Load()); wall != 0 {
-		now = clocks(now, 0, wall)
+		now = redistest.Clocks(now, 0, wall)
 	}
 	return instant{now, time.Duration(s.slept.Load())}
 }
@@ -170,19 +170,4 @@ func TestSleepIsMeasuredByTheKernel(t *testing.T) {
 	for range 1000 {
 		require.InDelta(t, first, slept(), float64(clockLeap))
 	}
-}
-
-// clocks returns a reading of both clocks, with the monotonic one advanced by
-// mono and the wall clock by wall. Package time has no function for this, since
-// only a suspend or a step of the clock does it. clocks relies on the layout of
-// time.Time: a word with nanoseconds in its lowest 30 bits and seconds in the
-// next 33, then the monotonic reading.
-func clocks(start time.Time, mono, wall time.Duration) time.Time {
-	type layout struct {
-		wall uint64
-		ext  int64
-	}
-	t := start.Add(wall)
-	(*layout)(unsafe.Pointer(&t)).ext += int64(mono - wall)
-	return t
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/require"
@@ -103,8 +104,8 @@ func TestAFailedExtensionReturnsTheLock_R9_R10(t *testing.T) {
 // test uses real time; it asks no node.
 func TestALockThatOneClockSaysHasEnded(t *testing.T) {
 	for name, until := range map[string]time.Time{
-		"the wall":      clocks(time.Now(), 10*time.Second, -time.Hour),
-		"the monotonic": clocks(time.Now(), -time.Hour, 10*time.Second),
+		"the wall":      redistest.Clocks(time.Now(), 10*time.Second, -time.Hour),
+		"the monotonic": redistest.Clocks(time.Now(), -time.Hour, 10*time.Second),
 	} {
 		lock := encoding(Config{}).wanted(nil, "r", 0)
 		lock.until = until

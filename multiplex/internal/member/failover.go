@@ -29,8 +29,10 @@ type failing struct {
 	// former primary.
 	alone time.Duration
 	// contact is when the last answered question was sent. Before the next
-	// one, the server may have been stopped.
-	contact time.Duration
+	// one, the server may have been stopped. It has both clocks: while a host
+	// is suspended, with this client and the server on it, the monotonic one
+	// stands still.
+	contact time.Time
 }
 
 // expect takes in how a node was configured.
@@ -55,10 +57,11 @@ func (m *Members) bind(i int, f pure.Failover) {
 // greet begins the watch anew after a silence, whatever connections lay in
 // between. The answer to the handshake may be to its first command.
 func (n *node) greet(dialed, now time.Duration) {
-	if n.failover.Expected && now-n.contact > n.failover.Grace() {
+	clock := time.Now()
+	if n.failover.Expected && pure.Elapsed(n.contact, clock) > n.failover.Grace() {
 		n.trust = n.trust.Silent(now)
 	}
-	n.contact = dialed
+	n.contact = clock.Add(dialed - now)
 }
 
 // ownOf returns how long this client must watch a node's server itself. After
@@ -160,7 +163,7 @@ func (m *Members) Failover(i int) pure.Failover { return m.nodes[i].failover }
 // given time. It returns why the batch's grants do not count, or nil. An error
 // ends the connection, and with it all that is in flight (R16). It takes the
 // mutex itself.
-func (m *Members) Confirm(i int, v resp.Value, sent time.Duration) (*Cause, error) {
+func (m *Members) Confirm(i int, v resp.Value, sent time.Time) (*Cause, error) {
 	why, standing, err := m.confirm(i, v, sent)
 	if why != nil || err != nil || standing.Master && standing.Same {
 		return why, err
@@ -171,7 +174,7 @@ func (m *Members) Confirm(i int, v resp.Value, sent time.Duration) (*Cause, erro
 	return nil, ErrNoPrimary
 }
 
-func (m *Members) confirm(i int, v resp.Value, sent time.Duration) (*Cause, conn.Standing, error) {
+func (m *Members) confirm(i int, v resp.Value, sent time.Time) (*Cause, conn.Standing, error) {
 	m.host.Lock()
 	defer m.host.Unlock()
 	n := &m.nodes[i]
@@ -183,7 +186,7 @@ func (m *Members) confirm(i int, v resp.Value, sent time.Duration) (*Cause, conn
 		return nil, granted, nil // what may not be asked is unknown (R22)
 	}
 	standing, ok := n.server.Standing(v, n.maxLag)
-	switch silent := m.host.Now() - n.contact; {
+	switch silent := pure.Elapsed(n.contact, time.Now()); {
 	case !ok:
 		return nil, standing, unexpected(v, "INFO", nil)
 	case silent > n.failover.Grace():

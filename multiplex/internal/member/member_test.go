@@ -1,11 +1,15 @@
 package member
 
 import (
+	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
+	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -93,4 +97,38 @@ func TestTrustInAStatus(t *testing.T) {
 		assert.Equal(t, c.left, s.Left)
 	}
 	assert.False(t, New(one, nil).Status(0, false, 0).Quarantined, "R23 is off")
+}
+
+// A hostless is a Host without nodes.
+type hostless struct {
+	Host
+	sync.Mutex
+}
+
+func (*hostless) Now() time.Duration { return time.Hour }
+func (h *hostless) Lock()            { h.Mutex.Lock() }
+func (h *hostless) Unlock()          { h.Mutex.Unlock() }
+
+// A suspend of the host stops this client's monotonic clock, and with it the
+// primary that may run beside it. So a silence is measured by both clocks, also
+// one before a handshake (failover.pml: suspended-unnoticed).
+func TestSilenceInASuspend_R23(t *testing.T) {
+	for name, c := range map[string]struct {
+		mono, wall time.Duration
+		silent     bool
+	}{
+		"a moment":    {time.Second, time.Second, false},
+		"a suspend":   {time.Second, time.Minute, true},
+		"a step back": {time.Minute, -time.Hour, true},
+	} {
+		m := New(Config{Nodes: []Address{{Addr: "a", Failover: conn.Failover{Expected: true, Bound: -1}}}}, new(hostless))
+		n := &m.nodes[0]
+		n.trust = n.trust.Meet("run", 0)
+		n.contact = redistest.Clocks(time.Now(), -c.mono, -c.wall)
+		_, err := m.Confirm(0, decode(t, "$13\r\nrole:master\r\n\r\n"), time.Now())
+		assert.Equal(t, c.silent, errors.Is(err, ErrSilence), name)
+		n.contact = redistest.Clocks(time.Now(), -c.mono, -c.wall)
+		n.greet(0, time.Hour)
+		assert.Equal(t, c.silent, n.trust.Why == pure.WhySilent, name)
+	}
 }
