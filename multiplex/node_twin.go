@@ -298,6 +298,16 @@ func (d *dialer) kinship(server *conn.Server) error {
 // kinLocked returns the error for a server that replicates with that of another
 // node with a vote. Lone masters are not judged: one may have begun with a copy
 // of another's data.
+//
+// Here a word is believed that no script can test. Two kin with a vote are
+// primaries: a promoted one and its former primary. Nothing that is written on
+// one of them now reaches the other, and scripts are not replicated. What both
+// have in common lies before the promotion, and need not have been replicated.
+// So a proof could only convict kin and never acquit, and without a conviction
+// they would be two votes of one set. Which of the two lies does not show
+// either: a liar may claim to be the former primary or the promoted one. It has
+// to know the other's replication id, which INFO alone tells, and it gains what
+// SECURITY.md says (R33).
 func (d *dialer) kinLocked(server *conn.Server) error {
 	for i, n := range d.group.nodes {
 		if n != d.node && d.group.live.Has(i) && (n.failsOver || d.failsOver) && pure.Related(n.server.History, server.History) {
