@@ -27,6 +27,11 @@
 //	settle_test     what is true when the faults are over (R26), and at the end (R28)
 //	weakened_test   that all of these find what they should
 //
+// No node fails over here. What the checkers know of a master's keys, tokens,
+// seals and health would have to be known of each server behind it, in all of
+// them. So that has a simulated trial of its own, which judges exclusion alone
+// (redlock, TestFailoverKeepsExclusionInSimulatedTime_R23).
+//
 // The package knows redlock only from outside. Each pair of a client and a
 // master has a lane of its own, so clients differ in which masters they reach,
 // and in the order in which their commands arrive.
