@@ -24,7 +24,14 @@ func Cluster(tb testing.TB, options ...Option) *ClusterGroup {
 	tb.Helper()
 	options = append([]Option{OverTCP, OfOneKind, Args("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
 		"--cluster-enabled", "yes", "--cluster-node-timeout", "1000")}, options...)
-	g := &ClusterGroup{Servers: Servers(tb, 6, append(options, toReplicate, toCluster)...)}
+	g := &ClusterGroup{Servers: Servers(tb, 6, append(options, toReplicate, toCluster, toFront)...)}
+	if g.Servers[0].opts.fronted {
+		for _, s := range g.Servers {
+			if err := s.frontBus(tb); err != nil {
+				tb.Fatal(err)
+			}
+		}
+	}
 	if err := g.form(); err != nil {
 		tb.Fatal(err)
 	}
@@ -35,6 +42,55 @@ func Cluster(tb testing.TB, options ...Option) *ClusterGroup {
 func toCluster(o *Options) {
 	if o.TLS {
 		o.Args = append(o.Args, "--tls-cluster", "yes")
+	}
+}
+
+// frontBus puts a proxy before a server's cluster bus.
+func (s *Server) frontBus(tb testing.TB) error {
+	p, err := NewProxy("redis://127.0.0.1:" + s.busPort())
+	if err != nil {
+		return err
+	}
+	tb.Cleanup(func() { _ = p.Close() })
+	s.front = p
+	_, err = s.Do("CONFIG", "SET", "cluster-announce-bus-port", s.busPort())
+	_, err2 := s.Do("CONFIG", "SET", "bind-source-addr", s.source())
+	return errors.Join(err, err2)
+}
+
+// toFront completes the options of servers of a cluster with fronts: a replica
+// comes from its source, which a master takes for another machine's.
+func toFront(o *Options) {
+	if o.fronted {
+		o.Args = append(o.Args, "--protected-mode", "no")
+	}
+}
+
+// source is an address of this machine, from which the server connects to
+// others of its cluster.
+func (s *Server) source() string { return fmt.Sprintf("127.1.%d.%d", s.port>>8, s.port&0xff) }
+
+// busPort is the port at which other servers of a cluster reach this one.
+func (s *Server) busPort() string {
+	if s.front == nil {
+		return strconv.Itoa(s.port - belowPort)
+	}
+	return portOf(s.front.Addr())
+}
+
+// CutOff cuts a server off from all others of the cluster, with Fronted, until
+// heal is called. Clients still reach it.
+func (g *ClusterGroup) CutOff(s *Server) (heal func()) {
+	s.front.Pause(Both)
+	for _, other := range g.Servers {
+		other.front.Bar(s.source())
+		other.front.Reset()
+	}
+	return func() {
+		for _, other := range g.Servers {
+			other.front.Bar("")
+		}
+		s.front.Resume(Both)
 	}
 }
 
@@ -53,8 +109,8 @@ func (g *ClusterGroup) form() error {
 		if _, err := s.Do("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
-		first := g.Servers[0].port
-		if _, err := s.Do("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(first), strconv.Itoa(first-belowPort)); err != nil {
+		first := g.Servers[0]
+		if _, err := s.Do("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(first.port), first.busPort()); err != nil {
 			return err
 		}
 	}

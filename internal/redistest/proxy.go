@@ -27,6 +27,7 @@ type Proxy struct {
 	mu       sync.Mutex // guards the following
 	listener net.Listener
 	relays   map[*relay]struct{}
+	barred   string // the host of clients that are not served
 	closed   bool
 }
 
@@ -91,6 +92,22 @@ func (p *Proxy) Refuse(on bool) {
 	}
 }
 
+// Bar resets each connection that a client at this host opens from now on. An
+// empty one ends that.
+func (p *Proxy) Bar(host string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.barred = host
+}
+
+// bars reports whether a client is not served.
+func (p *Proxy) bars(client net.Conn) bool {
+	host, _, _ := net.SplitHostPort(client.RemoteAddr().String())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return host == p.barred
+}
+
 // Close ends everything and waits for it.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
@@ -130,6 +147,10 @@ func (p *Proxy) serveLocked(l net.Listener) {
 
 // relay serves one connection to its end.
 func (p *Proxy) relay(client *net.TCPConn) {
+	if p.bars(client) {
+		abort(client)
+		return
+	}
 	server, err := net.DialTimeout(p.network, p.address, doTimeout)
 	if err != nil {
 		client.SetLinger(0)

@@ -29,7 +29,8 @@ type SentinelGroup struct {
 
 // Fronted puts a Proxy before each server of a SentinelGroup, see Front. By it
 // replicas and sentinels reach the server, and know it by no other address. So a
-// primary can be cut off from them while clients reach it at its own.
+// primary can be cut off from them while clients reach it at its own. In a
+// ClusterGroup the proxies are before the cluster bus, see CutOff.
 func Fronted(o *Options) { o.fronted = true }
 
 // SentinelPassword is what the sentinels of a test require, if their servers
@@ -93,7 +94,11 @@ func (s *Server) peerPort() string {
 	if s.front == nil {
 		return strconv.Itoa(s.port)
 	}
-	_, port, _ := net.SplitHostPort(s.front.Addr())
+	return portOf(s.front.Addr())
+}
+
+func portOf(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
 	return port
 }
 

@@ -62,6 +62,22 @@ func TestClusterMovesAndFailsOver(t *testing.T) {
 	assert.Same(t, owner, now)
 }
 
+// A master that is cut off from the cluster loses its slots, and clients still
+// reach it.
+func TestClusterCutsAMasterOff(t *testing.T) {
+	redistest.NoLeaks(t)
+	g := redistest.Cluster(t, redistest.Fronted)
+	former := g.Servers[0]
+	heal := g.CutOff(former)
+	now, err := g.AwaitFailover(0, former)
+	require.NoError(t, err)
+	assert.Same(t, g.Servers[3], now)
+	assert.Equal(t, "master", former.Info("replication", "role"), "it has not heard of it")
+	heal()
+	await(t, g.Agree)
+	assert.Equal(t, "slave", former.Info("replication", "role"))
+}
+
 // await polls until something holds.
 func await(t *testing.T, holds func() bool) {
 	t.Helper()

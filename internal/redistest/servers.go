@@ -221,6 +221,14 @@ func (s *Server) TLSConfig() *tls.Config {
 	return s.opts.certs.Client()
 }
 
+// ServerTLS shows the same certificate as the server; nil without TLS.
+func (s *Server) ServerTLS() *tls.Config {
+	if s.opts.certs == nil {
+		return nil
+	}
+	return s.opts.certs.Server()
+}
+
 // CAFile is the PEM file of the certificate authority; empty without TLS.
 func (s *Server) CAFile() string {
 	if s.opts.certs == nil {
@@ -457,11 +465,15 @@ func (s *Server) args() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	args = append(append(args, s.opts.Args...), s.extra...)
-	if s.front != nil {
-		args = append(args, "--replica-announce-ip", "127.0.0.1", "--replica-announce-port", s.peerPort())
-	}
-	if s.port != 0 && slices.Contains(args, "--cluster-enabled") {
+	clustered := s.port != 0 && slices.Contains(args, "--cluster-enabled")
+	if clustered {
 		args = append(args, "--cluster-port", strconv.Itoa(s.port-belowPort))
+	}
+	switch {
+	case s.front != nil && clustered:
+		args = append(args, "--cluster-announce-bus-port", s.busPort(), "--bind-source-addr", s.source())
+	case s.front != nil:
+		args = append(args, "--replica-announce-ip", "127.0.0.1", "--replica-announce-port", s.peerPort())
 	}
 	return args
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/redlock"
@@ -15,6 +16,11 @@ type Client interface {
 	// Acquire tries until ctx ends.
 	Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error)
 	Close()
+}
+
+// A Holder is a Client whose locks can renew themselves.
+type Holder interface {
+	Hold(ctx context.Context, resource string, ttl time.Duration) (Renewed, error)
 }
 
 // A Lock is one that was granted.
@@ -37,18 +43,25 @@ type Renewed interface {
 const Prefix = "{over}:"
 
 // Ours opens clients of this module with URLs that have a parameter, such as
-// failover=3s, or none. A third of their locks renew themselves.
+// failover=3s, or none. A third of their locks renew themselves. Those of a
+// direct way read by the poller.
 func Ours(maxTTL time.Duration, parameter string) func(*Way) (Client, error) {
 	return func(w *Way) (Client, error) {
 		config := redlock.Config{Prefix: Prefix, MaxTTL: maxTTL, Logger: slog.New(slog.DiscardHandler)}
 		for _, n := range w.nodes {
 			url := n.URL()
-			if parameter != "" {
+			switch {
+			case parameter == "":
+			case strings.Contains(url, "?"):
+				url += "&" + parameter
+			default:
 				url += "?" + parameter
 			}
 			config.Nodes = append(config.Nodes, redlock.Node{URL: url})
 		}
-		config.Connect.NetDial = w.Dial
+		if !w.Direct {
+			config.Connect.NetDial = w.Dial
+		}
 		c, err := redlock.New(context.Background(), config)
 		if err != nil {
 			return nil, fmt.Errorf("failover: %w", err)
@@ -62,11 +75,16 @@ type client struct{ redlock *redlock.Client }
 // Acquire returns a lock, or one that renews and heals itself.
 func (c client) Acquire(ctx context.Context, resource string, ttl time.Duration) (Lock, error) {
 	if rand.IntN(3) == 0 {
-		h, err := c.redlock.Hold(ctx, resource, redlock.HoldOptions{TTL: ttl, Heal: true})
-		return kept{h}, err
+		return c.Hold(ctx, resource, ttl)
 	}
 	l, err := c.redlock.Acquire(ctx, resource, ttl)
 	return &lock{l}, err
+}
+
+// Hold returns a lock that renews and heals itself.
+func (c client) Hold(ctx context.Context, resource string, ttl time.Duration) (Renewed, error) {
+	h, err := c.redlock.Hold(ctx, resource, redlock.HoldOptions{TTL: ttl, Heal: true})
+	return kept{h}, err
 }
 
 // Close closes the client.

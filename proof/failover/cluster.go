@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -24,7 +25,7 @@ type Cluster struct {
 func NewCluster(tb testing.TB) *Cluster {
 	tb.Helper()
 	slot, _ := pure.PrefixSlot(Prefix)
-	return &Cluster{redistest.Cluster(tb), uint16(slot)}
+	return &Cluster{redistest.Cluster(tb, redistest.Fronted), uint16(slot)}
 }
 
 // How a master loses its slot: to its replica, or to another master with its
@@ -37,8 +38,11 @@ const (
 // URL is that of some servers.
 func (n *Cluster) URL() string { return n.group.URL() }
 
+// ServerTLS is nil: the cluster is without TLS.
+func (n *Cluster) ServerTLS() *tls.Config { return nil }
+
 // Kinds are the ways to fail.
-func (n *Cluster) Kinds() []string { return []string{ClusterAsked, Moved, Killed, Stopped} }
+func (n *Cluster) Kinds() []string { return []string{CutOff, Moved, ClusterAsked, Killed, Stopped} }
 
 // Route has no proxies to go past.
 func (n *Cluster) Route(addr string) (to string, sentinel, ok bool) {
@@ -92,6 +96,10 @@ func (n *Cluster) fail(kind string, former *redistest.Server) error {
 		return errors.Join(former.Kill(), failed(), inDate(), former.Restart())
 	case Stopped:
 		return errors.Join(former.Stop(), failed(), inDate(), former.Continue())
+	case CutOff:
+		heal := n.group.CutOff(former)
+		defer heal()
+		return errors.Join(failed(), inDate())
 	}
 	return fmt.Errorf("failover: no way to fail is called %q", kind)
 }

@@ -18,6 +18,7 @@ var (
 	limit  = flag.Duration("failover.for", 9*time.Minute, "after what time trials end all the same")
 	maxTTL = flag.Duration("failover.ttl", 3*time.Second, "the longest TTL")
 	needed = flag.Int("failover.needed", 1, "min-replicas-to-write of a primary with two replicas; with 1, the bound is declared")
+	secure = flag.Bool("failover.tls", false, "servers and sentinels are over TLS")
 	back   = flag.Bool("failover.back", false, "a replica returns to each former primary for a while; with -failover.needed=1, two callers have a lock at one time")
 )
 
@@ -39,6 +40,7 @@ func TestSentinels_R23(t *testing.T) {
 }
 
 // Of three nodes that fail over, one at a time is away, and the others grant.
+// One of them is over TLS.
 func TestThreeSentinels_R23(t *testing.T) {
 	redistest.Long(t)
 	redistest.Require(t)
@@ -60,7 +62,8 @@ func TestThreeSentinelsIsolated_R23(t *testing.T) {
 	run(t, Trial{Nodes: threeSentinels(t), Open: openOurs(), Isolated: true})
 }
 
-// The slot of all keys gets other masters, by failovers and by migration.
+// The slot of all keys gets other masters, by failovers, by partitions and by
+// migration.
 func TestCluster_R23(t *testing.T) {
 	redistest.Long(t)
 	redistest.Require(t)
@@ -69,17 +72,19 @@ func TestCluster_R23(t *testing.T) {
 }
 
 func threeSentinels(t *testing.T) (nodes []Node) {
-	for range 3 {
-		nodes = append(nodes, newSentinels(t))
+	for i := range 3 {
+		nodes = append(nodes, NewSentinels(t, *needed, *secure || i == 0, kinds()...))
 	}
 	return nodes
 }
 
-func newSentinels(t *testing.T) Node {
+func newSentinels(t *testing.T) Node { return NewSentinels(t, *needed, *secure, kinds()...) }
+
+func kinds() []string {
 	if *back {
-		return NewSentinels(t, *needed, Returned)
+		return []string{Returned}
 	}
-	return NewSentinels(t, *needed, SentinelKinds...)
+	return SentinelKinds
 }
 
 // declared is what min-replicas-max-lag 1 comes to, and longer than a master of a
@@ -102,8 +107,8 @@ func run(t *testing.T, trial Trial) *Report {
 	report, err := trial.Run()
 	if report != nil {
 		median, most, longest := Quantiles(report.Pauses)
-		t.Logf("%d failovers %v, others joined %v, %d spells, grants %v; no new lock for %.2f s in the median, %.2f s in nine of ten, %.2f s at most, where %.2f s are expected",
-			report.Failovers, report.Kinds, report.Joined, report.Spells, report.Grants, median.Seconds(), most.Seconds(), longest.Seconds(), watched(*maxTTL).Seconds())
+		t.Logf("%d failovers %v, others joined %v, %d spells, grants %v, of renewed locks %d lived on and %d were lost; no new lock for %.2f s in the median, %.2f s in nine of ten, %.2f s at most, where %.2f s are expected",
+			report.Failovers, report.Kinds, report.Joined, report.Spells, report.Grants, report.Lived, report.Lost, median.Seconds(), most.Seconds(), longest.Seconds(), watched(*maxTTL).Seconds())
 	}
 	require.NoError(t, err)
 	assert.Empty(t, report.Overlaps)

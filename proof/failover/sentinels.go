@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -33,13 +34,21 @@ const (
 // SentinelKinds are those that the promise covers.
 var SentinelKinds = []string{CutOff, Asked, CutOffAndStopped, Killed, Stopped}
 
-// NewSentinels starts the servers. needed is min-replicas-to-write.
-func NewSentinels(tb testing.TB, needed int, kinds ...string) *Sentinels {
+// NewSentinels starts the servers. needed is min-replicas-to-write. If secure,
+// servers and sentinels are over TLS alone.
+func NewSentinels(tb testing.TB, needed int, secure bool, kinds ...string) *Sentinels {
 	tb.Helper()
-	group := redistest.Sentinels(tb, redistest.Fronted,
+	over := redistest.Option(redistest.OverTCP)
+	if secure {
+		over = redistest.OverTLS
+	}
+	group := redistest.Sentinels(tb, redistest.Fronted, over,
 		redistest.Args("--min-replicas-to-write", strconv.Itoa(needed), "--min-replicas-max-lag", "1"))
 	return &Sentinels{group, kinds}
 }
+
+// ServerTLS is that of a server with the same certificate, or nil.
+func (n *Sentinels) ServerTLS() *tls.Config { return n.group.Servers[0].ServerTLS() }
 
 // URL is that of the sentinels.
 func (n *Sentinels) URL() string { return n.group.URL() }

@@ -2,6 +2,7 @@ package failover
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,6 +13,8 @@ import (
 // A Node is servers of which one is the primary.
 type Node interface {
 	URL() string
+	// ServerTLS is for a sentinel of a Way's own. It is nil without TLS.
+	ServerTLS() *tls.Config
 	// Route returns where a client is led that dials an address of this node,
 	// and whether a sentinel is there.
 	Route(addr string) (to string, sentinel, ok bool)
@@ -58,6 +61,9 @@ type Report struct {
 	Grants   []int
 	Pauses   []time.Duration
 	Overlaps []string
+	// Lived and Lost count what came of locks that renew themselves, and were
+	// held when a failover began, by its end.
+	Lived, Lost int
 	// Joined tells by failover whether another node failed over by itself, as
 	// happens where sentinels get no CPU for half a second.
 	Joined []bool
@@ -78,12 +84,13 @@ func (t *Trial) Run() (*Report, error) {
 			c.Close()
 		}
 	}()
-	for range clients {
+	for i := range clients {
 		way, err := newWay(t.Nodes)
 		if err != nil {
 			return nil, err
 		}
 		defer way.close()
+		way.Direct = i == 0 && !t.Isolated
 		c, err := t.Open(way)
 		if err != nil {
 			return nil, err
@@ -96,14 +103,18 @@ func (t *Trial) Run() (*Report, error) {
 	for i := range callers {
 		running.Go(func() { t.call(i) })
 	}
-	for i := range t.clients {
+	for i, c := range t.clients {
 		running.Go(func() { t.probe(i) })
+		if c, ok := c.(Holder); ok {
+			running.Go(func() { t.keep(c, i) })
+		}
 	}
 	report := &Report{Kinds: map[string]int{}}
 	err := t.failAll(report)
 	close(t.ended)
 	running.Wait()
 	report.Overlaps, report.Spells = t.truth.overlaps(), len(t.truth.spells)
+	report.Lived, report.Lost = t.truth.lived, t.truth.lost
 	for _, p := range t.truth.pauses[1:] {
 		report.Grants, report.Pauses = append(report.Grants, p.grants), append(report.Pauses, p.longest)
 	}
@@ -193,9 +204,13 @@ func (t *Trial) fail(node int, kind string) error {
 	if err != nil {
 		return err
 	}
-	for _, i := range rand.Perm(len(t.ways))[:len(t.ways)/2] {
-		t.ways[i].Stay(node, primary)
-		defer t.ways[i].Stay(node, "")
+	left := 0
+	for _, i := range rand.Perm(len(t.ways)) {
+		if w := t.ways[i]; !w.Direct && left < len(t.ways)/2 {
+			left++
+			w.Stay(node, primary)
+			defer w.Stay(node, "")
+		}
 	}
 	return t.Nodes[node].Fail(kind)
 }
@@ -249,6 +264,32 @@ func (t *Trial) call(caller int) {
 			}
 		}
 		cancel()
+	}
+}
+
+// keep holds one of few locks, each time until it is lost.
+func (t *Trial) keep(c Holder, client int) {
+	resource := fmt.Sprintf("kept:%d", client%2)
+	for !t.over(time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		l, err := c.Hold(ctx, resource, t.MaxTTL)
+		cancel()
+		if err != nil {
+			continue
+		}
+		from, since := time.Now(), t.truth.failovers()
+		select {
+		case <-l.Context().Done():
+			t.truth.kept(since, false)
+		case <-t.ended:
+			t.truth.kept(since, true)
+		}
+		until := l.Until()
+		if now := time.Now(); now.Before(until) {
+			until = now
+		}
+		t.truth.had(resource, fmt.Sprint("keeper ", client), from, until)
+		_ = l.Release(context.Background())
 	}
 }
 

@@ -16,6 +16,8 @@ type Truth struct {
 	spells []spell
 	pauses []pause
 	last   time.Time // of the last grant
+	// lived and lost are those of a Report.
+	lived, lost int
 }
 
 // A spell is a time for which a caller had a lock.
@@ -65,6 +67,26 @@ func (w *Truth) failed() {
 	defer w.mu.Unlock()
 	w.pausedLocked()
 	w.pauses = append(w.pauses, pause{})
+}
+
+// failovers returns how many have begun.
+func (w *Truth) failovers() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.pauses) - 1
+}
+
+// kept notes a lock that was renewed since so many failovers had begun, and
+// lives, or was just lost.
+func (w *Truth) kept(since int, lives bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	through := len(w.pauses) - 1 - since
+	if !lives && through > 0 {
+		through--
+		w.lost++
+	}
+	w.lived += through
 }
 
 // had notes a lock that was granted at from and not used after to.

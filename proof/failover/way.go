@@ -2,6 +2,7 @@ package failover
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"strings"
@@ -14,11 +15,14 @@ import (
 // A Way is how one client reaches the servers. It goes past the proxies before
 // them: a primary that is cut off from its replicas still has clients.
 type Way struct {
-	nodes []Node
+	// Direct is set for a client that is never left with a former primary. It
+	// may reach the servers by itself.
+	Direct bool
+	nodes  []Node
 	// outdated is the sentinel that a client reaches which was left with a
 	// former primary. It names that one.
 	outdated *redistest.Node
-	at       string
+	at       []string // by node: its address, over TLS for some
 
 	mu    sync.Mutex // guards the following
 	stay  []string   // by node: the only server that is reached, if set
@@ -31,14 +35,21 @@ const nowhere = "nowhere"
 var errUnreachable = errors.New("failover: not reachable by this client")
 
 func newWay(nodes []Node) (*Way, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	w := &Way{nodes: nodes, at: l.Addr().String(), stay: make([]string, len(nodes)), conns: map[*leash]bool{}}
+	w := &Way{nodes: nodes, stay: make([]string, len(nodes)), conns: map[*leash]bool{}}
 	w.outdated = redistest.NewNode(redistest.NodeConfig{})
 	w.outdated.Handle(w.answer)
-	w.outdated.Serve(l)
+	for _, n := range nodes {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			w.close()
+			return nil, err
+		}
+		w.at = append(w.at, l.Addr().String())
+		if config := n.ServerTLS(); config != nil {
+			l = tls.NewListener(l, config)
+		}
+		w.outdated.Serve(l)
+	}
 	return w, nil
 }
 
@@ -76,7 +87,7 @@ func (w *Way) Dial(ctx context.Context, network, addr string) (net.Conn, error) 
 		switch {
 		case stay == "":
 		case sentinel && stay != nowhere:
-			to = w.at
+			to = w.at[i]
 		case stay != to:
 			return nil, errUnreachable
 		}

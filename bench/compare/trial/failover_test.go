@@ -33,7 +33,7 @@ func TestPeersFailOver(t *testing.T) {
 	for _, name := range []string{"redislock", "redsync", "rueidislock"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			node := failover.NewSentinels(t, 1, failover.SentinelKinds...)
+			node := failover.NewSentinels(t, 1, false, failover.SentinelKinds...)
 			trial := failover.Trial{
 				Nodes: []failover.Node{node}, MaxTTL: failoverTTL, Failovers: *failovers, Rest: 3 * time.Second, Log: t.Logf,
 				Open: func(w *failover.Way) (failover.Client, error) {
