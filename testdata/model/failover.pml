@@ -33,6 +33,8 @@
  *  - With STARTS each client has a watch of its own. It begins when the client
  *    meets a server: at any time, so also long after the promotion, or while
  *    the server is a former primary. Or it has lasted from the beginning.
+ *  - With HOST, client 0 and the first server are on one host: when it is
+ *    suspended, both stop. Validity passes all the same (R4), and no watch does.
  *  - The release of a lock that is over may come to any server, at any time and
  *    more than once. Nothing else of it could do more than refuse others, so it
  *    is forgotten.
@@ -56,6 +58,13 @@
  *      process. ORPHANS asks if a server that counts has a key which no release
  *      will remove.
  *
+ * With MAJORITY, a primary needs one of its two replicas rather than both. So a
+ * former one goes on for as long as the other replica stays with it, and DOUBLE
+ * ticks longer. Then the rule must have this besides:
+ *
+ *  (e) A server is met when a replica follows it, not before. A replica follows
+ *      one server at a time, so that of the former primary has left it by then.
+ *
  * What is assumed: L is at least DOUBLE, and with stops DOUBLE + GAP; a server
  * that refuses writes accepts them again only as another server; the drift.
  *
@@ -71,6 +80,7 @@
  *   REPLID_ONLY           (a) a server is its replication history
  *   DECIDED_BEFORE        (a) what it was when the command was sent counts
  *   SILENCE_IGNORED       (a) a watch goes through any silence
+ *   ASLEEP                (a) a client notices no silence of its own host
  *   UNWATCHED             (b) the server's own seal is enough, without a watch
  *   WATCH_OF_NODE         (b) the watch may be of another server of the node
  *   SEAL_TRUSTED          (b) the seal that came by replication is proof
@@ -86,7 +96,10 @@
  *   PAID_ELSEWHERE        (d) any server's answer settles a release
  *   FENCED_ELSEWHERE      (d) the fence goes to another server
  *   SETTLED_BY_PROMOTION  (d) a new replication history settles it
+ *   UNFOLLOWED            (e) it is met when it is promoted
  *   FENCE_LIFTED          a server that refused accepts writes again
+ *   RETURNS               with MAJORITY, so does a former primary to which a
+ *                         replica returns
  */
 
 #ifndef N
@@ -165,6 +178,17 @@
 #define RUNS(s) true
 #endif
 
+#ifdef HOST
+#define AWAKE(c) (c != 0 || RUNS(0))
+#else
+#define AWAKE(c) true
+#endif
+#ifdef ASLEEP
+#define NOTICES(c) (c != 0)
+#else
+#define NOTICES(c) true
+#endif
+
 typedef Server {
 	byte role;
 	byte grace; /* ticks for which a former primary still accepts writes */
@@ -183,6 +207,9 @@ typedef Server {
 #endif
 #ifdef UPTIME
 	bool young; /* it has restarted */
+#endif
+#ifdef MAJORITY
+	byte follows; /* 1 + the server that a replica follows */
 #endif
 #if defined(RUN_ID_ONLY) || defined(CLOCK_OF_DISCOVERY)
 	bool known; /* clients know the process, or have heard of it */
@@ -279,7 +306,7 @@ int rank, other, rank2, other2;
 #define EACH_SERVER(what) i = 0; do :: i < SERVERS -> what; i++ :: else -> break od; i = 0
 
 /* canonical puts the clients into an order. */
-#ifdef SYMMETRY
+#if defined(SYMMETRY) && !defined(HOST)
 #if EXTENDS
 #define EXTENSION(c) rank2 = rank2 * 4 + client[c].extension[i]
 #define PROGRESS(c) ((client[c].extensions * 2 + client[c].extending) * 8 + client[c].asked) * 2 + client[c].interrupted
@@ -541,7 +568,7 @@ inline countExtension(c, s) {
 
 proctype Client_(byte c) provided (ACTIVE) {
 end:	do
-	:: d_step { client[c].phase == TRYING || client[c].phase == HOLDING -> finish(c); canonical() }
+	:: d_step { AWAKE(c) && (client[c].phase == TRYING || client[c].phase == HOLDING) -> finish(c); canonical() }
 	od
 }
 
@@ -559,17 +586,17 @@ inline meet(c, s) {
 /* To is what c sends to server s of the first failover node, and server t of
  * the second. */
 #if FAILING > 1
-#define REACHES(c, s, t) (ACCEPTS(s) && MET(c, s) && MET(c, t))
+#define REACHES(c, s, t) (AWAKE(c) && ACCEPTS(s) && MET(c, s) && MET(c, t))
 #else
-#define REACHES(c, s, t) (ACCEPTS(s) && MET(c, s))
+#define REACHES(c, s, t) (AWAKE(c) && ACCEPTS(s) && MET(c, s))
 #endif
 #define EXTENDS_NOW(c) (client[c].phase == HOLDING && client[c].extensions < EXTENDS && client[c].left > 0)
 proctype To(byte c, s, t) provided (ACTIVE) {
 end:	do
 #ifdef STARTS
-	:: d_step { client[c].phase != DONE && !MET(c, s) && ACCEPTS(s) -> meet(c, s); canonical() }
+	:: d_step { AWAKE(c) && client[c].phase != DONE && !MET(c, s) && ACCEPTS(s) -> meet(c, s); canonical() }
 #if FAILING > 1
-	:: d_step { client[c].phase != DONE && !MET(c, t) && ACCEPTS(t) -> meet(c, t); canonical() }
+	:: d_step { AWAKE(c) && client[c].phase != DONE && !MET(c, t) && ACCEPTS(t) -> meet(c, t); canonical() }
 #endif
 #endif
 	:: d_step { client[c].phase == IDLE && REACHES(c, s, t) -> begin(c, s, t); canonical() }
@@ -670,11 +697,11 @@ proctype At(byte c, s) provided (ACTIVE) {
 end:	do
 	:: d_step { (client[c].claim[s] == SET || client[c].claim[s] == SET_IDLE) && ACCEPTS(s) ->
 		executeSet(c, s); canonical() }
-	:: d_step { client[c].phase == TRYING && GRANTED(c, s) -> client[c].claim[s] = NOTHING; count(c, s); canonical() }
+	:: d_step { AWAKE(c) && client[c].phase == TRYING && GRANTED(c, s) -> client[c].claim[s] = NOTHING; count(c, s); canonical() }
 #if EXTENDS
 	:: d_step { client[c].extension[s] != NOTHING && client[c].extension[s] < EXTENDED && ACCEPTS(s) ->
 		executeExtend(c, s); canonical() }
-	:: d_step { client[c].extension[s] == EXTENDED -> countExtension(c, s); canonical() }
+	:: d_step { AWAKE(c) && client[c].extension[s] == EXTENDED -> countExtension(c, s); canonical() }
 #endif
 #ifdef ORPHANS
 	:: d_step { PAYS(c, s) -> pay(c, s); canonical() }
@@ -702,17 +729,17 @@ inline settle(s) {
 
 /* endWatch begins all watches of a server anew. */
 #ifdef STARTS
-#define SET_WATCH(s, shared) EACH_CLIENT(client[k].watch[s] = UNMET)
+#define SET_WATCH(s, heeds, shared) EACH_CLIENT(if :: heeds -> client[k].watch[s] = UNMET :: else fi)
 #else
-#define SET_WATCH(s, shared) server[s].watch = shared
+#define SET_WATCH(s, heeds, shared) server[s].watch = shared
 #endif
-inline endWatch(s) {
-	SET_WATCH(s, L);
+inline endWatch(s, heeds) { /* heeds is a condition on client k */
+	SET_WATCH(s, heeds, L);
 #ifndef DECIDED_BEFORE
 	EACH_CLIENT(
-		if :: client[k].claim[s] == SET -> client[k].claim[s] = SET_IDLE :: else fi;
+		if :: client[k].claim[s] == SET && heeds -> client[k].claim[s] = SET_IDLE :: else fi;
 #if EXTENDS
-		if :: client[k].extension[s] == EXTEND -> client[k].extension[s] = EXTEND_IDLE :: else fi
+		if :: client[k].extension[s] == EXTEND && heeds -> client[k].extension[s] = EXTEND_IDLE :: else fi
 #endif
 	)
 #endif
@@ -724,13 +751,13 @@ inline becomesAnother(s) {
 #ifdef UPTIME
 	server[s].wait = (server[s].young -> WAIT : 0);
 #endif
-	endWatch(s)
+	endWatch(s, true)
 }
 
 /* forget makes replicas alike: they are another server when they are promoted. */
 inline forget(s) {
 	server[s].wait = 0;
-	SET_WATCH(s, 0)
+	SET_WATCH(s, true, 0)
 }
 
 inline promote(s) {
@@ -749,6 +776,9 @@ inline promote(s) {
 	);
 	server[s].role = PRIMARY;
 	server[s].grace = 0;
+#ifdef MAJORITY
+	server[s].follows = 0;
+#endif
 #if defined(RUN_ID_ONLY) || defined(CLOCK_OF_DISCOVERY)
 	if
 	:: server[s].known
@@ -770,10 +800,30 @@ inline demote(s) {
 	printf("server %c: demoted\n", NAME(s));
 	server[s].role = REPLICA;
 	server[s].grace = 0;
+#ifdef MAJORITY
+	EACH_SERVER(if :: BESIDE(s, i) && server[i].role == PRIMARY -> server[s].follows = i + 1 :: else fi);
+#endif
 #ifndef RUN_ID_ONLY
 	forget(s)
 #endif
 }
+
+#ifdef MAJORITY
+/* follow makes replica s one of t. */
+inline follow(s, t) {
+	printf("server %c: follows %c\n", NAME(s), NAME(t));
+	server[s].follows = t + 1;
+	if
+	:: server[t].role == FENCED -> server[t].role = FORMER; server[t].grace = DOUBLE
+	:: else
+	fi
+}
+#ifdef RETURNS
+#define MAY_FOLLOW(s, t) (BESIDE(s, t) && server[s].role == REPLICA && server[t].role != REPLICA && !FOLLOWS(s, t))
+#else
+#define MAY_FOLLOW(s, t) (BESIDE(s, t) && server[s].role == REPLICA && server[t].role == PRIMARY && !FOLLOWS(s, t))
+#endif
+#endif
 
 /* sync gives replica s the present data of t. */
 inline sync(s, t) {
@@ -793,7 +843,13 @@ inline sync(s, t) {
 #define SAME_SEAL(s, t) true
 #endif
 #define SYNCED(s, t) (SAME_SEAL(s, t) && server[s].key == server[t].key && server[s].left == server[t].left)
-#define SYNCS(s, t) (BESIDE(s, t) && server[s].role == REPLICA && ACCEPTS(t) && !SYNCED(s, t))
+#ifdef MAJORITY
+#define FOLLOWS(s, t) (server[s].role == REPLICA && server[s].follows == t + 1)
+#define FOLLOWED(s) (FOLLOWS((s + 1) % BEHIND, s) || FOLLOWS((s + 2) % BEHIND, s))
+#else
+#define FOLLOWS(s, t) (server[s].role == REPLICA)
+#endif
+#define SYNCS(s, t) (BESIDE(s, t) && FOLLOWS(s, t) && ACCEPTS(t) && !SYNCED(s, t))
 
 #if CRASHES
 inline restart(s, keeps) {
@@ -833,6 +889,11 @@ end:	do
 #if BEHIND > 2
 	:: d_step { SYNCS(s, 2) -> sync(s, 2); canonical() }
 #endif
+#ifdef MAJORITY
+	:: d_step { MAY_FOLLOW(s, 0) -> follow(s, 0); canonical() }
+	:: d_step { MAY_FOLLOW(s, 1) -> follow(s, 1); canonical() }
+	:: d_step { MAY_FOLLOW(s, 2) -> follow(s, 2); canonical() }
+#endif
 	:: d_step { !LONE(s) && server[s].role == REPLICA && RUNS(s) && failovers < FAILOVERS ->
 		promote(s); canonical() }
 	:: d_step { !LONE(s) && (server[s].role == FORMER || server[s].role == FENCED) && RUNS(s) &&
@@ -861,6 +922,13 @@ end:	do
 
 /* ---- Time ---------------------------------------------------------------- */
 
+/* PASSES says if the time since server s was met passes (e). */
+#if defined(MAJORITY) && !defined(UNFOLLOWED)
+#define PASSES(s) (server[s].role != PRIMARY || FOLLOWED(s))
+#else
+#define PASSES(s) true
+#endif
+
 inline tick() {
 	printf("tick\n");
 	EACH_SERVER(
@@ -869,11 +937,14 @@ inline tick() {
 		:: server[i].left > 1 -> server[i].left--
 		:: else
 		fi;
-		if :: server[i].wait > 0 -> server[i].wait-- :: else fi;
+		if
+		:: server[i].wait > 0 && PASSES(i) -> server[i].wait--
+		:: else
+		fi;
 #ifdef STARTS
-		EACH_CLIENT(if :: MET(k, i) && WATCH(k, i) > 0 -> WATCH(k, i)-- :: else fi);
+		EACH_CLIENT(if :: MET(k, i) && WATCH(k, i) > 0 && PASSES(i) && AWAKE(k) -> WATCH(k, i)-- :: else fi);
 #else
-		if :: server[i].watch > 0 -> server[i].watch-- :: else fi;
+		if :: server[i].watch > 0 && PASSES(i) -> server[i].watch-- :: else fi;
 #endif
 #if STOPS
 		if
@@ -882,13 +953,16 @@ inline tick() {
 		fi;
 #ifndef SILENCE_IGNORED
 		if
-		:: server[i].silent > GAP -> endWatch(i)
+		:: server[i].silent > GAP -> endWatch(i, NOTICES(k))
 		:: else
 		fi;
 #endif
 #endif
 		if
 		:: !RUNS(i)
+#ifdef MAJORITY
+		:: RUNS(i) && FOLLOWED(i)
+#endif
 		:: RUNS(i) && server[i].grace == 1 -> server[i].grace = 0; server[i].role = FENCED
 		:: RUNS(i) && server[i].grace > 1 -> server[i].grace--
 		:: else
@@ -928,6 +1002,9 @@ init {
 		do
 		:: i < SERVERS ->
 			server[i].role = (LONE(i) || i == FIRST(i) -> PRIMARY : REPLICA);
+#ifdef MAJORITY
+			server[i].follows = (server[i].role == REPLICA -> FIRST(i) + 1 : 0);
+#endif
 #if defined(SEAL_TRUSTED) || defined(SEAL_OF_PROCESS)
 			server[i].seal = (server[i].role == PRIMARY -> i + 1 : 0);
 #endif

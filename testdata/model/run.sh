@@ -81,14 +81,18 @@ failover-stopped   | failover  | complete       | exclusion, no gap | 3, 1 attem
 failover-no-double | failover  | complete       | exclusion, no gap | 3, 1 attempt each | -DCLIENTS=3 -DL=0 -DFAILOVERS=2 -DEXTENDS=2 -DHEAL         | quick
 failover-skew      | failover  | complete       | exclusion, no gap | 2, 1 attempt each | -DL=1 -DFAILOVERS=3 -DEXTENDS=2 -DHEAL -DSKEW=2            | quick
 failover-of-three  | failover  | complete       | exclusion, no gap | 2, 1 attempt each | -DBEHIND=3 -DL=2 -DFAILOVERS=2 -DEXTENDS=1 -DHEAL          | quick
+failover-majority  | failover  | complete       | exclusion, no gap | 2, 1 attempt each | -DMAJORITY -DBEHIND=3 -DL=2 -DFAILOVERS=2 -DEXTENDS=1 -DHEAL | quick
 failover-beside    | failover  | complete       | exclusion | 2, 1 attempt each         | -DN=3 -DL=2                                                | quick
 failover-debts     | failover  | complete       | exclusion, orphans | 2, 1 attempt each | -DORPHANS -DL=1 -DFAILOVERS=2 -DCRASHES=1                 | quick
 failover-seal      | failover  | complete       | exclusion, no gap | 2, with watches of their own | -DSTARTS -DL=2 -DFAILOVERS=2 -DEXTENDS=1 -DHEAL | quick
 failover-seal-stopped | failover | complete     | exclusion, no gap | 2, with watches of their own | -DSTARTS -DL=2 -DDOUBLE=1 -DSTOPS=1 -DFAILOVERS=2 -DEXTENDS=1 -DHEAL | quick
+failover-suspended | failover  | complete       | exclusion, no gap | 2, one beside a server | -DHOST -DSTARTS -DL=2 -DDOUBLE=1 -DSTOPS=1 -DEXTENDS=1 -DHEAL | quick
 seal-never-stopped | failover  | complete       | exclusion, no gap | 2, with watches of their own | -DUNWATCHED -DSTARTS -DL=2 -DFAILOVERS=2 -DEXTENDS=1 -DHEAL | quick
 failover-restarts  | failover  | complete       | exclusion, no gap | 3, 1 attempt each | -DCLIENTS=3 -DL=2 -DFAILOVERS=2 -DCRASHES=2 -DEXTENDS=1 -DHEAL | full
 failover-seal-restart | failover | complete     | exclusion, no gap | 2, with watches of their own | -DSTARTS -DL=2 -DFAILOVERS=2 -DCRASHES=1 -DEXTENDS=1 -DHEAL | full
 failover-seal-beside | failover | complete      | exclusion | 2, with watches of their own | -DN=3 -DSTARTS -DL=2 -DDOUBLE=1 -DSTOPS=1             | full
+failover-majority-restart | failover | complete | exclusion, no gap | 2, 1 attempt each | -DMAJORITY -DBEHIND=3 -DL=2 -DFAILOVERS=2 -DCRASHES=1 -DEXTENDS=1 -DHEAL | full
+failover-majority-stopped | failover | complete | exclusion, no gap | 2, with watches of their own | -DMAJORITY -DBEHIND=3 -DSTARTS -DL=2 -DDOUBLE=1 -DSTOPS=1 -DEXTENDS=1 -DHEAL | full
 failover-attempts  | failover  | complete       | exclusion, no gap | 2, 2 attempts each | -DTRIES=2 -DL=2 -DTTL=4 -DFAILOVERS=2 -DEXTENDS=1 -DHEAL -DSKEW=1 | full
 failover-other-ttl | failover  | complete       | exclusion, no gap | 2, 1 attempt each | -DL=1 -DTTL=5 -DTTLX=3 -DFAILOVERS=2 -DCRASHES=1 -DEXTENDS=2 -DHEAL -DSKEW=2 | full
 failover-beside-extends | failover | complete   | exclusion, no gap | 2, 1 attempt each | -DN=3 -DL=2 -DEXTENDS=1 -DHEAL                             | full
@@ -181,6 +185,9 @@ replid-ignored     | failover  | counterexample | exclusion | 2, 1 attempt each 
 run-id-ignored     | failover  | counterexample | exclusion | 2, 1 attempt each         | -DREPLID_ONLY -DFAILOVERS=0 -DCRASHES=1                    | quick
 looked-before      | failover  | counterexample | exclusion | 2, 1 attempt each         | -DDECIDED_BEFORE -DFAILOVERS=2                             | quick
 silence-ignored    | failover  | counterexample | exclusion | 2, 1 attempt each         | -DSILENCE_IGNORED -DSTOPS=1 -DL=2 -DDOUBLE=1               | quick
+suspended-unnoticed | failover | counterexample | exclusion | 2, one beside a server | -DASLEEP -DHOST -DSTARTS -DSTOPS=1 -DL=2 -DDOUBLE=1          | quick
+majority-by-time   | failover  | counterexample | exclusion | 2, 1 attempt each         | -DUNFOLLOWED -DMAJORITY -DBEHIND=3 -DL=5 -DDOUBLE=1        | quick
+majority-returned  | failover  | counterexample | exclusion | 2, 1 attempt each         | -DRETURNS -DMAJORITY -DBEHIND=3 -DL=2                      | quick
 seal-replicated    | failover  | counterexample | exclusion | 2, 1 attempt each         | -DSEAL_TRUSTED                                             | quick
 seal-of-process    | failover  | counterexample | exclusion | 2, 1 attempt each         | -DSEAL_OF_PROCESS -DFAILOVERS=2                            | quick
 uptime-at-failover | failover  | counterexample | exclusion | 2, 1 attempt each         | -DUPTIME                                                   | quick
