@@ -50,9 +50,9 @@ type Config struct {
 	// (R24). Each has one reply, which is ignored.
 	Cure [][]byte
 	// Replies bounds each reply and each push of a node that is up. A reply
-	// beyond it ends the connection (R32). Every reply that a group asks for is
-	// far smaller. If zero, 64 elements, 4 levels, and 4 KiB each for a line, a
-	// string and the whole.
+	// beyond it ends the connection (R32). If zero, 64 elements, 4 levels, 4
+	// KiB for a line, and 64 KiB each for a string and the whole, which is
+	// enough for INFO of a primary with 200 replicas.
 	Replies resp.Limits
 	// OnChange, if not nil, is called for each change of a node's state; see
 	// Change. It is called under the group's mutex: it must not wait, nor call
@@ -175,15 +175,21 @@ func (c Config) withDefaults() Config {
 	c.ProbeAfter = cmp.Or(c.ProbeAfter, 5*time.Second)
 	c.Replies.Elements = cmp.Or(c.Replies.Elements, maxMerged)
 	c.Replies.Depth = cmp.Or(c.Replies.Depth, 4)
-	c.Replies.Line = cmp.Or(c.Replies.Line, maxReply)
+	c.Replies.Line = cmp.Or(c.Replies.Line, maxLine)
 	c.Replies.Bulk = cmp.Or(c.Replies.Bulk, maxReply)
 	c.Replies.Size = cmp.Or(c.Replies.Size, maxReply)
 	c.MaxTTL = c.MaxTTL.Truncate(time.Millisecond)
 	return c
 }
 
-// maxReply bounds the bytes of a reply (R32).
-const maxReply = 4 << 10
+const (
+	// maxReply bounds the bytes of a reply (R32). The longest that is asked for
+	// is INFO replication, with a line for each replica: no command tells the
+	// replication history without them.
+	maxReply = 64 << 10
+	// maxLine bounds an error and a head.
+	maxLine = 4 << 10
+)
 
 func (c Config) check() error {
 	if n := len(c.Nodes); n < 1 || n > MaxNodes {

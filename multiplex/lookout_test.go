@@ -502,7 +502,7 @@ func TestRepliesAreBounded_R32(t *testing.T) {
 		"-ERR " + strings.Repeat("x", 4096) + "\r\n": 1,
 		"*65\r\n":                        1,
 		"*1000000\r\n":                   1,
-		"$5000\r\n":                      1,
+		"$65537\r\n":                     1,
 		"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n": 1,
 	} {
 		subBubble(t, fmt.Sprintf("%.12q and %d bytes", reply, len(reply)), 3, func(t *testing.T, c *cluster) {

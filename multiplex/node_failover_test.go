@@ -550,7 +550,8 @@ func (r *replicas) answer(node *redistest.Node) redistest.Hook {
 			histories := strings.Split(node.Process(), ":")[1:]
 			text := fmt.Sprintf("role:master\r\nconnected_slaves:%d\r\n", len(r.lags))
 			for i, lag := range r.lags {
-				text += fmt.Sprintf("slave%d:ip=h,port=1,state=online,offset=1,lag=%d\r\n", i, lag)
+				text += fmt.Sprintf("slave%d:ip=redis-replica-%d.redis.production.svc.cluster.local,port=6379,state=online,offset=123456789012,lag=%d,io-thread=0\r\n",
+					i, i, lag)
 			}
 			for i, field := range []string{"master_replid", "master_replid2", "second_repl_offset"}[:len(histories)] {
 				text += field + ":" + histories[i] + "\r\n"
@@ -586,6 +587,21 @@ func TestBoundFromReplicas_R23(t *testing.T) {
 			})
 		})
 	}
+}
+
+// INFO behind each batch, and in each look, has a line for each replica (R32).
+func TestAPrimaryWithManyReplicas_R32(t *testing.T) {
+	says := &replicas{needed: 200, maxLag: 1, lags: make([]int, 200)}
+	inFailover(t, 1, func(t *testing.T, g *replicated) {
+		g.counts()
+		g.mustClaim("k")
+		time.Sleep(20 * time.Second) // some looks
+		assert.Equal(t, 1, g.status(0).Connects)
+		assert.Equal(t, 3*time.Second, g.status(0).FailoverBound)
+	}, func(cl *cluster) {
+		cl.config.Nodes[0].Failover.Bound = 0
+		cl.nodes[0].Handle(says.answer(cl.nodes[0]))
+	})
 }
 
 // A primary whose replicas are too few, or too many, may not be fenced in time:

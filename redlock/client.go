@@ -15,7 +15,6 @@ import (
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock/internal/kind"
 	"github.com/redmux/redmux/redlock/internal/wire"
-	"github.com/redmux/redmux/resp"
 )
 
 // A Client acquires and releases the locks of one deployment. New and Open make
@@ -124,14 +123,12 @@ func (c *Client) groupConfig() (multiplex.Config, error) {
 	if err != nil {
 		return multiplex.Config{}, err
 	}
-	maxReply := 4<<10 + len(config.Prefix) // an invalidation names a key (R32)
 	return multiplex.Config{
 		Nodes:       nodes,
 		VoteTimeout: config.NodeTimeout,
 		ProbeAfter:  config.Connect.ProbeAfter,
 		DriftFactor: config.DriftFactor,
 		Cure:        wire.Cure(wire.Scripts(config.Fenced)),
-		Replies:     resp.Limits{Bulk: maxReply, Size: maxReply},
 		OnChange:    c.news.onChange(),
 		MaxTTL:      config.MaxTTL,
 		Seal:        wire.SealOf(config.Prefix),
