@@ -13,7 +13,6 @@ import (
 	"github.com/redmux/redmux/cmd/internal/printable"
 	"github.com/redmux/redmux/cmd/redlock/internal/doctor"
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
-	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/redlock"
 )
@@ -158,9 +157,6 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 	for i := range facts {
 		n := doctor.Node{Declared: slices.Contains(d.Durable, d.Nodes[i])}
 		n.Facts = facts[i]
-		if endpoint, err := conn.ParseURL(d.Nodes[i]); err == nil {
-			n.Failover = endpoint.Failover
-		}
 		n.Clock, n.ClockKnown = clocks.of(i)
 		if status[i].State != "up" {
 			n.Refused = cmp.Or(status[i].Err, errNotUp)

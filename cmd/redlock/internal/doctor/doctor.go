@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/outlook"
-	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 )
@@ -29,8 +28,6 @@ type Node struct {
 	// Declared reports whether clients are told that the node loses nothing
 	// (redlock.Node.Durable).
 	Declared bool
-	// Failover is what clients are told of servers that take its place.
-	Failover conn.Failover
 	// Refused is why a client of the library gives the node no vote, nil if it
 	// does.
 	Refused error

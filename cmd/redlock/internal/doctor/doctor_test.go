@@ -136,8 +136,18 @@ func all(changes ...func(d *Deployment)) func(d *Deployment) {
 func failover(k int, bound time.Duration) func(d *Deployment) {
 	return with(k, func(n *Node) {
 		n.Failover = conn.Failover{Expected: true, Bound: bound}
+		n.Server.History = "history"
+		n.Seal.Process = n.Process()
 		n.Seal.Failover = pure.Failover{Expected: true, Bound: max(0, bound)}
 	})
+}
+
+// inCluster makes nodes servers of a cluster with this node timeout, which
+// accept writes without replicas.
+func inCluster(k int, timeout string) func(d *Deployment) {
+	return all(config(k, "min-replicas-to-write", "0"), config(k, "cluster-node-timeout", timeout), with(k, func(n *Node) {
+		n.Server.Mode, n.Server.Addr = "cluster", "10.0.0.9:6379"
+	}))
 }
 
 // forgetful is a deployment whose clients neither obey MaxTTL nor write seals.
@@ -333,7 +343,13 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"fails over, by its URL alone", with(1, func(n *Node) { n.Failover = conn.Failover{Expected: true, Bound: second} }), []string{"unsafe failover"}},
 		{"fails over, by its seal alone", with(1, func(n *Node) { n.Seal.Failover.Expected = true }), []string{"unsafe failover"}},
 		{"fails over, in another time", all(failover(1, 5*second), with(1, func(n *Node) { n.Seal.Failover.Bound = second })), []string{"unsafe failover"}},
-		{"fails over, and no client has watched it", all(failover(1, 5*second), seal(1, "another", time.Minute)), nil},
+		{"fails over, and did a moment ago", all(failover(1, 5*second), seal(1, "another", time.Minute)), []string{"note restarts"}},
+		{"fails over in a cluster, as declared", all(failover(1, 24*second), inCluster(1, "15000")), nil},
+		{"fails over in a cluster, later than declared", all(failover(1, 23*second), inCluster(1, "15000")), []string{"warning failover"}},
+		{"fails over in a cluster, without a time", all(failover(1, 5*second), inCluster(1, "")), []string{"warning failover"}},
+		{"fails over in a cluster, and declares nothing", all(failover(1, 0), inCluster(1, "1000")), []string{"warning failover"}},
+		{"fails over in a cluster, sooner by its replicas", all(failover(1, 12*second), inCluster(1, "15000"), config(1, "min-replicas-to-write", "1"),
+			config(1, "min-replicas-max-lag", "10"), info(1, "connected_slaves", "1")), nil},
 		{"fails over, and says nothing", failover(1, 0), []string{"warning failover"}},
 		{"nearly full", info(1, "used_memory", "850000"), []string{"warning memory"}},
 		{"machine nearly full", all(info(1, "maxmemory", "0"), info(1, "used_memory", "90000000")), []string{"warning memory"}},
@@ -428,6 +444,13 @@ func TestWhatMayNotBeAskedIsUnknown(t *testing.T) {
 		if assert.GreaterOrEqual(t, i, 0, check) && assert.Len(t, r.Unknown[i].Seen, 1) {
 			assert.Equal(t, addr, r.Unknown[i].Seen[0].Addr)
 		}
+	}
+
+	d = sound(3)
+	failover(1, 5*time.Second)(d)
+	r = Examine(*d)
+	if assert.Len(t, r.Unknown, len(Examine(*sound(3)).Unknown)+1) {
+		assert.True(t, slices.ContainsFunc(r.Unknown, func(u Unknown) bool { return u.Check == "failover" && len(u.Seen) == 1 }))
 	}
 
 	d = sound(3)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/outlook"
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
 	"github.com/redmux/redmux/internal/pure"
 )
@@ -11,30 +12,64 @@ import (
 // checkFailover wants nodes that fail over to be fenced in time: a former
 // primary must stop accepting writes soon after another was promoted.
 func (d *Deployment) checkFailover() []Finding {
-	seen := d.seen(func(n *Node) string {
-		needed, known := n.Config.Number("min-replicas-to-write")
-		lag, _ := n.Config.Number("min-replicas-max-lag")
-		present, _ := n.Info.Number("connected_slaves")
-		bound := boundOf(n)
-		switch {
-		case !n.Failover.Expected:
-			return ""
-		case n.Failover.Bound < 0:
-			return "its URL says that nothing bounds a former primary"
-		case n.Failover.Bound == 0 && !known:
-			return "it may not be asked for min-replicas-to-write"
-		case known && bound == 0:
-			return fmt.Sprintf("min-replicas-to-write %d, min-replicas-max-lag %d, and %s", needed, lag, plural(present, "replica"))
-		case known && n.Failover.Bound > 0 && bound > n.Failover.Bound:
-			return fmt.Sprintf("its settings allow %v, and its URL says %v", bound, n.Failover.Bound)
-		}
-		return ""
-	})
-	return append(finding(Finding{Level: Warning, Seen: seen, Found: "a former primary may go on granting locks for longer than clients know",
+	return append(finding(Finding{Level: Warning, Seen: d.seen(unbounded), Found: "a former primary may go on granting locks for longer than clients know",
 		Why: "after a failover two clients can hold one lock while two primaries accept writes",
 		Change: "on all servers of the node set min-replicas-to-write to the number of its replicas, and min-replicas-max-lag to a few " +
-			"seconds, or declare in the URL how long a former primary may write"}), append(d.checkSealedFailover(), d.checkOutlasting()...)...)
+			"seconds, or declare in the URL how long a former primary may write; in a cluster that is at least one and a half times " +
+			"cluster-node-timeout, and a second"}), append(d.checkSealedFailover(), d.checkOutlasting()...)...)
 }
+
+// unbounded returns why a former primary of the node may write for longer than
+// clients know, or "".
+func unbounded(n *Node) string {
+	bound, asked := outlook.Bound(&n.Facts), n.Config["min-replicas-to-write"] != ""
+	timeout := boundByTimeout(n)
+	switch declared := n.Failover.Bound; {
+	case !n.Failover.Expected:
+		return ""
+	case declared < 0:
+		return "its URL says that nothing bounds a former primary"
+	case declared == 0 && !asked:
+		return "it may not be asked for min-replicas-to-write"
+	case declared == 0 && bound > 0, declared > 0 && !asked:
+		return ""
+	case timeout > 0 && declared > 0 && (bound == 0 || timeout < bound):
+		if declared < timeout {
+			return fmt.Sprintf("cluster-node-timeout %s allows %v, and its URL says %v", n.Config[nodeTimeout], timeout, declared)
+		}
+	case bound == 0:
+		present, _ := n.Info.Number("connected_slaves")
+		return fmt.Sprintf("min-replicas-to-write %s, min-replicas-max-lag %s, and %s",
+			n.Config["min-replicas-to-write"], n.Config["min-replicas-max-lag"], plural(present, "replica"))
+	case declared < bound:
+		return fmt.Sprintf("its settings allow %v, and its URL says %v", bound, declared)
+	}
+	return ""
+}
+
+const (
+	nodeTimeout = "cluster-node-timeout"
+	// stateTaken is how long a master of a cluster may take to act on what it
+	// sees. It looks ten times a second, and later if it is busy.
+	stateTaken = time.Second
+)
+
+// boundByTimeout returns how long a master of a cluster goes on accepting
+// writes once it is cut off from most others, or 0 where that is unknown. It
+// pings each of them at least every half of cluster-node-timeout, and gives
+// those up whose answer is missing for the whole
+// (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/,
+// "Heartbeat and gossip messages").
+func boundByTimeout(n *Node) time.Duration {
+	timeout, _ := n.Config.Number(nodeTimeout)
+	if !n.inCluster() || timeout <= 0 || timeout > pure.LongestTTL.Milliseconds() {
+		return 0
+	}
+	return time.Duration(timeout)*time.Millisecond*3/2 + stateTaken
+}
+
+// inCluster reports whether the URL leads to servers of a cluster.
+func (n *Node) inCluster() bool { return n.Failover.Expected && n.Server.Mode == "cluster" }
 
 // checkSealedFailover wants the URL to say of a failover what the seal says.
 func (d *Deployment) checkSealedFailover() []Finding {
@@ -61,12 +96,8 @@ func (d *Deployment) checkSealedFailover() []Finding {
 // checkOutlasting wants locks that outlive a failover.
 func (d *Deployment) checkOutlasting() []Finding {
 	seen := d.seen(func(n *Node) string {
-		bound := max(0, n.Failover.Bound)
-		if n.Failover.Bound == 0 {
-			bound = boundOf(n)
-		}
-		alone := pure.Failover{Expected: true, Bound: bound}.Alone(drift)
-		if !n.Failover.Expected || d.MaxTTL == 0 || alone <= d.MaxTTL*2/3 {
+		alone := outlook.Alone(&n.Facts)
+		if d.MaxTTL == 0 || alone <= d.MaxTTL*2/3 {
 			return ""
 		}
 		return fmt.Sprintf("a former primary may grant for %v, and MaxTTL is %v", alone, d.MaxTTL)
@@ -74,15 +105,6 @@ func (d *Deployment) checkOutlasting() []Finding {
 	return finding(Finding{Level: Warning, Seen: seen, Found: "no lock outlives a failover",
 		Why:    "a lock that was renewed in time has two thirds of its TTL left, and ends before a former primary has stopped",
 		Change: "raise MaxTTL and the TTL of holds, or lower min-replicas-max-lag"})
-}
-
-// boundOf returns what a server's settings say of how long it goes on accepting
-// writes as a former primary, or 0.
-func boundOf(n *Node) time.Duration {
-	needed, _ := n.Config.Number("min-replicas-to-write")
-	lag, _ := n.Config.Number("min-replicas-max-lag")
-	present, _ := n.Info.Number("connected_slaves")
-	return pure.BoundByReplicas(int(present), int(needed), time.Duration(lag)*time.Second)
 }
 
 // lone returns a look that passes over nodes that fail over.

@@ -180,10 +180,10 @@ func (d *Deployment) checkRestarts() []Finding {
 // keptOut returns why clients that start now do not count a node yet, and for
 // how long, or "" if they do as far as is known. A restart without persistence
 // loses the seal too. If no node has a seal, the set is not opened, see
-// checkInitialised. What a node that fails over waits for is not judged here.
+// checkInitialised. What each new client waits for is not reported.
 func (d *Deployment) keptOut(n *Node) string {
-	left := d.outlook.Quarantined(d.index(n), 0)
-	if left == 0 || n.Failover.Expected || n.RunID() == "" || !isMaster(n) || d.MaxTTL == 0 || d.outlook.Deployment().Debut() {
+	left, inevitable := d.outlook.Quarantined(d.index(n), 0)
+	if left <= inevitable || n.RunID() == "" || !isMaster(n) || d.MaxTTL == 0 || d.outlook.Deployment().Debut() {
 		return ""
 	}
 	up, _ := n.Uptime()

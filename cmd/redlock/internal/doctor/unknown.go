@@ -16,6 +16,8 @@ func (d *Deployment) unknown() []Unknown {
 			Seen: d.seen(unless("no policy", func(n *Node) bool { return n.Policy() != "" }))},
 		{Check: "idle-timeout", Why: "CONFIG may not be asked for timeout and min-replicas-to-write; an operator's user could tell",
 			Seen: d.seen(unless("no CONFIG", func(n *Node) bool { return n.Config != nil }))},
+		{Check: "failover", Why: "CONFIG may not be asked whether a former primary stops as soon as the URL says",
+			Seen: d.seen(unless("no CONFIG", func(n *Node) bool { return n.Failover.Bound <= 0 || n.Config["min-replicas-to-write"] != "" }))},
 		{Check: "sentinels", Why: "PUBSUB may not be asked whether sentinels are there; an operator's user could tell",
 			Seen: d.seen(unless("no PUBSUB", func(n *Node) bool { return n.Watchers >= 0 }))},
 		{Check: "seals", Why: "the keys redlock:seal and redlock:opening may not be read",

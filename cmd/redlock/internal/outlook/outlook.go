@@ -57,7 +57,8 @@ func (o *Outlook) Look(found []Node, now time.Duration) {
 		}
 		d.Join(i)
 		s := f.Sighting()
-		n.trust = n.trust.Meet(f.Process(), now)
+		need, own := o.needs(&f.Facts)
+		n.trust = n.trust.Require(need, own, now).Meet(f.Process(), now)
 		n.trust.Account = f.account(now)
 		n.trust = n.trust.Sight(d.Proof(s), now)
 		d.Born(i, n.trust.Born())
@@ -74,7 +75,7 @@ func (o *Outlook) Look(found []Node, now time.Duration) {
 // account returns what the node's process says of its start (R29).
 func (n *Node) account(now time.Duration) pure.Account {
 	up, ok := n.Uptime()
-	believed := ok && n.ClockKnown && pure.Believed(n.RunID(), n.Server.Unpromoted, n.Clock.Ahead)
+	believed := ok && !n.Failover.Expected && n.ClockKnown && pure.Believed(n.RunID(), n.Server.Unpromoted, n.Clock.Ahead)
 	return pure.Account{Believed: believed, Uptime: up, Dialed: now, Asked: now}
 }
 
@@ -126,9 +127,12 @@ func (o *Outlook) Standing(i int, now time.Duration) (left time.Duration, why st
 }
 
 // Quarantined returns how long a node's process must be watched by a client that
-// starts now, whatever deployment it belongs to.
-func (o *Outlook) Quarantined(i int, now time.Duration) time.Duration {
-	return o.nodes[i].trust.At(now).Left(now)
+// starts now, whatever deployment it belongs to. inevitable is as much of it as
+// each new client waits behind which servers may change, however long ago the
+// present one was promoted.
+func (o *Outlook) Quarantined(i int, now time.Duration) (left, inevitable time.Duration) {
+	t := o.nodes[i].trust
+	return t.At(now).Left(now), t.Own
 }
 
 // Deployment returns what is known of the nodes' deployment. It must not be

@@ -107,10 +107,55 @@ func TestStandingAsTimePasses_R23(t *testing.T) {
 	o.Look(all, 0)
 	left, _ := o.Standing(0, 20*second)
 	assert.Equal(t, need-20*second, left)
-	assert.Equal(t, need-20*second, o.Quarantined(0, 20*second))
+	passes, inevitable := o.Quarantined(0, 20*second)
+	assert.Equal(t, need-20*second, passes)
+	assert.Zero(t, inevitable)
 	o.Look(all, 20*second)
 	left, why := o.Standing(0, need)
 	assert.Zero(t, left)
 	assert.Empty(t, why)
 	assert.Equal(t, "a", o.Deployment().Shown(1).ID[:1])
+}
+
+// Where servers may change, a client that starts now also waits for what a
+// former primary may grant, as clients do: see TestEachClientWatchesANodeThatFailsOver_R29
+// of package multiplex.
+func TestStandingOfServersThatFailOver_R23(t *testing.T) {
+	const bound = 4 * second
+	alone := pure.Failover{Expected: true, Bound: bound}.Alone(pure.DefaultDriftFactor)
+	replicas := probe.Lines{"min-replicas-to-write": "1", "min-replicas-max-lag": "2"}
+	for name, c := range map[string]struct {
+		does       func(n *Node)
+		inevitable time.Duration
+		left       time.Duration // with a seal that says enough, and with one of another server
+		leftAnew   time.Duration
+	}{
+		"declared":    {func(n *Node) { n.Failover.Bound = bound }, alone, alone, need + alone},
+		"unknown":     {func(n *Node) { n.Failover.Bound = -1 }, need, need, need},
+		"a cluster":   {func(n *Node) { n.Failover.Bound, n.Server.Mode = bound, "cluster" }, need + alone, need + alone, need + alone},
+		"told":        {func(n *Node) { n.Config = replicas }, alone, alone, need + alone},
+		"not told":    {func(n *Node) {}, need, need, need},
+		"no history":  {func(n *Node) { n.Config, n.Server.History = replicas, "" }, need, need, need},
+		"sealed away": {func(n *Node) { n.Config, n.Seal.Failover = replicas, pure.Failover{Expected: true} }, need, need, need},
+		"a lone one":  {func(n *Node) { n.Config, n.Failover.Expected = replicas, false }, 0, 0, need},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, anew := range []bool{false, true} {
+				addrs, all := nodes()
+				all[0].Failover.Expected, all[0].Server.History = true, "h"
+				all[0].Info = probe.Lines{"connected_slaves": "1"}
+				seal(addrs, all, 0, 1, 2)
+				c.does(&all[0])
+				all[0].Seal.Process, all[0].Seal.Watched = all[0].Process(), need+alone
+				want := c.left
+				if anew {
+					all[0].Seal.Process, want = "another", c.leftAnew
+				}
+				o := New(addrs, make([]bool, 3), maxTTL)
+				o.Look(all, 0)
+				left, inevitable := o.Quarantined(0, 0)
+				assert.Equal(t, []time.Duration{want, c.inevitable}, []time.Duration{left, inevitable}, "anew: %t", anew)
+			}
+		})
+	}
 }

@@ -18,6 +18,8 @@ type Facts struct {
 	Addr  string
 	Local bool
 	DB    int // the database that was selected
+	// Failover is what the URL says of servers that take the node's place.
+	Failover conn.Failover
 	// TLS reports whether the connection is encrypted, and Unverified whether
 	// any certificate is accepted. Secret reports whether we authenticated, by
 	// a password or a certificate.
@@ -191,7 +193,7 @@ var wanted = map[string]bool{
 // settings are the names for CONFIG GET, one per command: before 7.0, Redis
 // takes only one.
 var settings = []string{"appendonly", "appendfsync", "no-appendfsync-on-rewrite", "timeout", "min-replicas-to-write", "min-replicas-max-lag", "maxmemory-policy",
-	"save"}
+	"save", "cluster-node-timeout"}
 
 // maxLine bounds a kept value. It is longer than any number or policy, and than
 // the name of a process: a run id, two histories and an offset (R23).

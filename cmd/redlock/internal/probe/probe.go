@@ -99,7 +99,7 @@ func (p *Probe) ServerError(v resp.Value) error { return p.c.ServerError(v) }
 // ctx ends.
 func (p *Probe) Look(ctx context.Context) Facts {
 	f := Facts{
-		Addr: p.endpoint.String(), Local: p.endpoint.Local(), DB: p.endpoint.DB, Secret: p.endpoint.Password != "" || p.Credentials != nil,
+		Addr: p.endpoint.String(), Local: p.endpoint.Local(), DB: p.endpoint.DB, Failover: p.endpoint.Failover, Secret: p.endpoint.Password != "" || p.Credentials != nil,
 		Info: Lines{}, Flushes: -1, Watchers: -1,
 	}
 	if t := p.endpoint.TLS; t != nil {
