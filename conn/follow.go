@@ -176,7 +176,7 @@ func (f *follower) listen(ctx context.Context) {
 // connection or the subscription ends. It reports whether there was one. The
 // seeds are asked once at its beginning, for what was missed before.
 func (f *follower) subscribe(ctx context.Context, seed string) bool {
-	cfg := f.cfg.sentinel(seed, f.timeout()/dialParts)
+	cfg := f.cfg.seed(seed, f.timeout()/dialParts)
 	cfg.Prelude = []Step{{Name: "SUBSCRIBE", Command: resp.AppendCommand(nil, "SUBSCRIBE", locate.SwitchMaster)}}
 	c, err := Dial(ctx, cfg)
 	if err != nil {

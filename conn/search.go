@@ -221,9 +221,9 @@ func (s *search) confirm(addr string) error {
 
 // ask asks one seed where the server is.
 func (cfg *Config) ask(ctx context.Context, seed string, part time.Duration) (h hint) {
-	what, asked := "the sentinel", cfg.sentinel(seed, part)
+	what, asked := "the sentinel", cfg.seed(seed, part)
 	if cfg.InCluster() {
-		what, asked = "the server", cfg.member(seed, part)
+		what = "the server"
 		asked.Prelude = askCluster(&h, cfg.Slot, seed)
 	} else {
 		asked.Prelude = []Step{{
@@ -268,28 +268,18 @@ func taking(take func(v resp.Value) error) func(v resp.Value) error {
 	}
 }
 
-// sentinel returns the configuration to ask one of the sentinels. RESP2 is what
-// all of them speak, in one attempt.
-func (cfg *Config) sentinel(addr string, part time.Duration) Config {
-	return cfg.beside(Endpoint{
-		Addr: addr, TLS: cfg.Seeds.TLS, TLSFiles: cfg.Seeds.TLSFiles, Username: cfg.Seeds.Username, Password: cfg.Seeds.Password,
-		Protocol: 2,
-	}, part, resp.Limits{Line: 4 << 10, Bulk: 16 << 10, Elements: 256, Depth: 4, Size: 64 << 10})
-}
+// limitsOfSentinels and limitsOfServers bound the answers of seeds. That of a
+// server of a cluster has each range of slots with its servers.
+var (
+	limitsOfSentinels = resp.Limits{Line: 4 << 10, Bulk: 16 << 10, Elements: 256, Depth: 4, Size: 64 << 10}
+	limitsOfServers   = resp.Limits{Line: 4 << 10, Bulk: 64 << 10, Elements: 1 << 18, Depth: 8, Size: 4 << 20}
+)
 
-// member returns the configuration to ask a server of the cluster. The answer
-// has each range of slots with its servers.
-func (cfg *Config) member(addr string, part time.Duration) Config {
-	c := cfg.beside(Endpoint{
-		Addr: addr, TLS: cfg.TLS, TLSFiles: cfg.TLSFiles, Username: cfg.Username, Password: cfg.Password, Protocol: cfg.Protocol,
-	}, part, resp.Limits{Line: 4 << 10, Bulk: 64 << 10, Elements: 1 << 18, Depth: 8, Size: 4 << 20})
-	c.Credentials = cfg.Credentials
+// seed returns the configuration of a connection that asks a seed.
+func (cfg *Config) seed(addr string, part time.Duration) Config {
+	c := Config{Endpoint: cfg.Seed(addr), NetDial: cfg.NetDial, Conceal: cfg.Conceal, Limits: limitsOfSentinels}
+	if c.DialTimeout = part; cfg.InCluster() {
+		c.Limits, c.Credentials = limitsOfServers, cfg.Credentials
+	}
 	return c
-}
-
-// beside returns the configuration of a connection that only asks.
-func (cfg *Config) beside(e Endpoint, part time.Duration, limits resp.Limits) Config {
-	e.Network, e.ClientName, e.DialTimeout = cfg.Network, cfg.ClientName, part
-	e.KeepAlive, e.TCPUserTimeout = cfg.KeepAlive, cfg.TCPUserTimeout
-	return Config{Endpoint: e, NetDial: cfg.NetDial, Conceal: cfg.Conceal, Limits: limits}
 }

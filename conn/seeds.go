@@ -74,6 +74,23 @@ func (s *Seeds) completed(other *tls.Config) *Seeds {
 	return &all
 }
 
+// Seed returns the endpoint of a seed, for questions to itself: with the TLS and
+// the credentials of the sentinels, or of the cluster's servers.
+func (e Endpoint) Seed(addr string) Endpoint {
+	seed := Endpoint{
+		Network: e.Network, Addr: addr, ClientName: e.ClientName,
+		DialTimeout: e.DialTimeout, KeepAlive: e.KeepAlive, TCPUserTimeout: e.TCPUserTimeout,
+	}
+	if e.InCluster() {
+		seed.TLS, seed.TLSFiles, seed.Username, seed.Password, seed.Protocol = e.TLS, e.TLSFiles, e.Username, e.Password, e.Protocol
+		return seed
+	}
+	s := e.Seeds
+	// RESP2 is what all sentinels speak, in one attempt.
+	seed.TLS, seed.TLSFiles, seed.Username, seed.Password, seed.Protocol = s.TLS, s.TLSFiles, s.Username, s.Password, 2
+	return seed
+}
+
 // check returns an error if the seeds of a configuration are invalid.
 func (s *Seeds) check() error {
 	switch {

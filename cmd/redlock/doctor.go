@@ -143,6 +143,9 @@ func (c *doctorCommand) gather(ctx context.Context, p *process, d *deployment) (
 			facts[i].Others = node.Others(ctx, facts[i].RunID())
 		}
 	})
+	d.forEach(ctx, probes, func(ctx context.Context, i int, node *probe.Probe) {
+		facts[i].Around = node.LookAround(ctx, &facts[i])
+	})
 	answered()
 	if c.Observe > 0 {
 		for range 2 { // with the first, three bursts: a rate, and whether it was a step

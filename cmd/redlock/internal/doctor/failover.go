@@ -96,15 +96,31 @@ func (d *Deployment) checkSealedFailover() []Finding {
 // checkOutlasting wants locks that outlive a failover.
 func (d *Deployment) checkOutlasting() []Finding {
 	seen := d.seen(func(n *Node) string {
-		alone := outlook.Alone(&n.Facts)
-		if d.MaxTTL == 0 || alone <= d.MaxTTL*2/3 {
+		alone, noticed := outlook.Alone(&n.Facts), noticedAfter(n)
+		if d.MaxTTL == 0 || alone+noticed <= d.MaxTTL*2/3 {
 			return ""
 		}
-		return fmt.Sprintf("a former primary may grant for %v, and MaxTTL is %v", alone, d.MaxTTL)
+		return fmt.Sprintf("a loss is noticed after %v, a former primary may grant for %v, and MaxTTL is %v", noticed, alone, d.MaxTTL)
 	})
-	return finding(Finding{Level: Warning, Seen: seen, Found: "no lock outlives a failover",
-		Why:    "a lock that was renewed in time has two thirds of its TTL left, and ends before a former primary has stopped",
-		Change: "raise MaxTTL and the TTL of holds, or lower min-replicas-max-lag"})
+	return finding(Finding{Level: Warning, Seen: seen, Found: "no lock outlives the loss of a primary",
+		Why: "a lock that was renewed in time has two thirds of its TTL left, and ends before another primary renews it",
+		Change: "raise MaxTTL and the TTL of holds, or lower min-replicas-max-lag, or down-after-milliseconds of the sentinels " +
+			"(in a cluster cluster-node-timeout)"})
+}
+
+// noticedAfter returns how long the loss of a primary goes unnoticed at least,
+// as far as is known.
+func noticedAfter(n *Node) (after time.Duration) {
+	longest := func(milliseconds int64) { after = max(after, time.Duration(milliseconds)*time.Millisecond) }
+	for _, s := range n.Around.Seeds {
+		if down, _ := s.Watch.Number(downAfter); down > 0 && down <= pure.LongestTTL.Milliseconds() {
+			longest(down)
+		}
+	}
+	if timeout, _ := n.Config.Number(nodeTimeout); n.inCluster() && timeout > 0 && timeout <= pure.LongestTTL.Milliseconds() {
+		longest(timeout)
+	}
+	return after
 }
 
 // lone returns a look that passes over nodes that fail over.

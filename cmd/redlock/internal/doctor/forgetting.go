@@ -174,16 +174,29 @@ func (d *Deployment) checkRestarts() []Finding {
 			"quorum: no client gets a lock meanwhile"
 		f.Change = "wait with a client, and fix the other findings; restart masters one at a time, with MaxTTL in between"
 	}
-	return finding(f)
+	return append(finding(f), finding(Finding{Level: Note, Seen: d.seen(d.promoted),
+		Found:  "a server that fails over was promoted, or its deployment opened, a moment ago",
+		Why:    "its answers do not count until every lock of its predecessor has expired, and that one has stopped granting",
+		Change: "nothing"})...)
+}
+
+// promoted returns how long clients do not count a node that fails over, beyond
+// what each new client waits for.
+func (d *Deployment) promoted(n *Node) string {
+	left, inevitable := d.outlook.Quarantined(d.index(n), 0)
+	if left <= inevitable || !n.Failover.Expected || d.MaxTTL == 0 || d.outlook.Deployment().Debut() {
+		return ""
+	}
+	return fmt.Sprintf("counts in %v", left.Round(time.Second/10))
 }
 
 // keptOut returns why clients that start now do not count a node yet, and for
 // how long, or "" if they do as far as is known. A restart without persistence
 // loses the seal too. If no node has a seal, the set is not opened, see
-// checkInitialised. What each new client waits for is not reported.
+// checkInitialised. Of nodes that fail over, see promoted.
 func (d *Deployment) keptOut(n *Node) string {
-	left, inevitable := d.outlook.Quarantined(d.index(n), 0)
-	if left <= inevitable || n.RunID() == "" || !isMaster(n) || d.MaxTTL == 0 || d.outlook.Deployment().Debut() {
+	left, _ := d.outlook.Quarantined(d.index(n), 0)
+	if left == 0 || n.Failover.Expected || n.RunID() == "" || !isMaster(n) || d.MaxTTL == 0 || d.outlook.Deployment().Debut() {
 		return ""
 	}
 	up, _ := n.Uptime()

@@ -18,6 +18,25 @@ func (d *Deployment) unknown() []Unknown {
 			Seen: d.seen(unless("no CONFIG", func(n *Node) bool { return n.Config != nil }))},
 		{Check: "failover", Why: "CONFIG may not be asked whether a former primary stops as soon as the URL says",
 			Seen: d.seen(unless("no CONFIG", func(n *Node) bool { return n.Failover.Bound <= 0 || n.Config["min-replicas-to-write"] != "" }))},
+		{Check: "sentinel-quorum", Why: "SENTINEL MASTER may not be asked; see docs/failover.md for the rights",
+			Seen: d.around(ofSeeds(func(s *probe.Seed, _ *Node) string {
+				if s.Watch != nil || !s.Sentinel {
+					return ""
+				}
+				return "no quorum, and no down-after-milliseconds"
+			}))},
+		{Check: "announced", Why: "servers may not be asked who they are, or are too many",
+			Seen: d.around(func(n *Node) (all []string) {
+				for _, a := range n.Around.Announced {
+					if a.Err == nil && a.ID == "" {
+						all = append(all, a.Addr+": no id")
+					}
+				}
+				if n.Around.More {
+					all = append(all, "more addresses than are tried")
+				}
+				return all
+			})},
 		{Check: "sentinels", Why: "PUBSUB may not be asked whether sentinels are there; an operator's user could tell",
 			Seen: d.seen(unless("no PUBSUB", func(n *Node) bool { return n.Watchers >= 0 }))},
 		{Check: "seals", Why: "the keys redlock:seal and redlock:opening may not be read",

@@ -1,5 +1,6 @@
 // Package probe asks one master what an operator wants to know: what it is, how
-// it is set up, what this user may do there, and how its clock runs. It changes
+// it is set up, what this user may do there, and how its clock runs; and
+// sentinels, or servers of a cluster, that lead to it, what they know. It changes
 // nothing: commands that would write are tried on a key that does not exist, in
 // a form that then does nothing.
 //

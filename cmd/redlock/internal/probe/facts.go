@@ -2,6 +2,7 @@ package probe
 
 import (
 	"cmp"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -59,6 +60,10 @@ type Facts struct {
 	// Watchers is how many sentinels listen there for each other, -1 if
 	// unknown.
 	Watchers int64
+	// Around is what surrounds the node, see Probe.LookAround.
+	Around Around
+	// replicas are the addresses of replicas in INFO.
+	replicas []string
 	// Slow are the newest entries of the slow log, at most slowEntries.
 	Slow []Slow
 }
@@ -207,6 +212,20 @@ func readInfo(text string, into Lines) {
 			into[name] = printable(value)
 		}
 	}
+}
+
+// readReplicas returns the addresses in the lines of INFO about replicas, such
+// as "slave0:ip=10.0.0.2,port=6379,state=online,offset=14,lag=0".
+func readReplicas(text string) (addrs []string) {
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(line, ":ip=")
+		host, rest, ok := strings.Cut(value, ",port=")
+		port, _, _ := strings.Cut(rest, ",")
+		if ok && strings.HasPrefix(name, "slave") && len(addrs) < mostAnnounced {
+			addrs = append(addrs, net.JoinHostPort(host, port))
+		}
+	}
+	return addrs
 }
 
 // isDatabase recognises "db0" to "db99", the lines of INFO that count keys.

@@ -84,11 +84,15 @@ func (p *Probe) Ask(ctx context.Context, questions ...Question) error {
 	if err := p.connect(ctx); err != nil {
 		return err
 	}
+	return exchange(ctx, p.c, questions...)
+}
+
+func exchange(ctx context.Context, c *conn.Conn, questions ...Question) error {
 	var bytes []byte
 	for _, q := range questions {
 		bytes = append(bytes, q.Command...)
 	}
-	return p.c.Exchange(ctx, bytes, len(questions), func(i int, v resp.Value) error { return questions[i].Take(v) })
+	return c.Exchange(ctx, bytes, len(questions), func(i int, v resp.Value) error { return questions[i].Take(v) })
 }
 
 // ServerError returns an error reply as an error that may be shown, or nil if v

@@ -33,7 +33,10 @@ const slowEntries = 16
 func (f *Facts) questions(prefix string) []Question {
 	var now time.Time
 	all := []Question{
-		question(func(v resp.Value) { readInfo(string(v.Bytes()), f.Info) }, "INFO"),
+		question(func(v resp.Value) {
+			readInfo(string(v.Bytes()), f.Info)
+			f.replicas = readReplicas(string(v.Bytes()))
+		}, "INFO"),
 		question(func(v resp.Value) { f.Flushes = readFlushes(string(v.Bytes())) }, "INFO", "commandstats"),
 		question(func(v resp.Value) { f.User = printable(string(v.Bytes())) }, "ACL", "WHOAMI"),
 		question(f.readWatchers, "PUBSUB", "NUMSUB", "__sentinel__:hello"),
