@@ -40,6 +40,7 @@ func TestNewRefusesAConfigurationThatCannotWork(t *testing.T) {
 		"… with its port":       {Config{Nodes: Nodes("redis://a", "redis://a:6379")}, "a:6379 is named twice"},
 		"sentinels twice":       {Config{Nodes: Nodes("redis+sentinel://a,b/m", "redis+sentinel://a,b/m/1")}, "sentinel:a:26379,b:26379/m is named twice"},
 		"a cluster's slots":     {Config{Nodes: Nodes("redis+cluster://a"), Prefix: "{}x{y}"}, "no hash tag"},
+		"sentinels in capitals": {Config{Nodes: Nodes("redis+sentinel://a,b/m", "redis+sentinel://A,b/m")}, "named twice"},
 		"… in capitals":         {Config{Nodes: Nodes("redis://Node", "redis://nOde")}, "named twice"},
 		"… of another database": {Config{Nodes: Nodes("redis://a/1", "redis://a/2")}, "named twice"},
 		"… with TLS":            {Config{Nodes: Nodes("redis://a", "rediss://a")}, "named twice"},
@@ -690,4 +691,11 @@ func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
 	for _, v := range []any{c, lock, hold, c.RW(resource), c.Fair(resource)} {
 		redistest.Specimen{Value: v, Open: true}.ShowsNone(t, resource)
 	}
+}
+
+// Sentinels tell masters apart by the case of their names.
+func TestMastersWhoseNamesDifferInCase_R1(t *testing.T) {
+	nodes, err := (&Config{Nodes: Nodes("redis+sentinel://a,b/m", "redis+sentinel://a,b/M")}).endpoints(nil)
+	require.NoError(t, err)
+	require.Len(t, nodes, 2)
 }

@@ -300,10 +300,7 @@ func (config *Config) endpoints(prelude []conn.Step) ([]conn.Config, error) {
 		if err != nil {
 			return nil, errtext.Wrap(fmt.Sprintf("Nodes[%d]%s: %s", i, hostOf(n.URL), errtext.Text(err)), err)
 		}
-		place := node.Network + " " + node.Endpoint.String()
-		if node.Network == "tcp" {
-			place = strings.ToLower(place) // host names are case-insensitive
-		}
+		place := pure.FoldHosts(node.Network + " " + node.Endpoint.String())
 		if seen[place] {
 			return nil, fmt.Errorf("the node %s is named twice, the second time by Nodes[%d]", node.Endpoint, i)
 		}

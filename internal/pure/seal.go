@@ -19,11 +19,18 @@ type Identity struct {
 	Members string
 }
 
+// FoldHosts returns an address with its hosts in lower case. Case matters in what
+// follows a slash: the path of a socket, and the name of a master of sentinels.
+func FoldHosts(addr string) string {
+	hosts, _, _ := strings.Cut(addr, "/")
+	return strings.ToLower(hosts) + addr[len(hosts):]
+}
+
 // MemberOf returns the name under which an identity lists a node: the FNV-1a
-// hash of its address in lower case. Addresses are hashed so that a node's seal
-// does not reveal those of the others.
+// hash of its address, with hosts in lower case. Addresses are hashed so that a
+// node's seal does not reveal those of the others.
 func MemberOf(addr string) string {
-	addr = strings.ToLower(addr)
+	addr = FoldHosts(addr)
 	hash := uint64(14695981039346656037)
 	for i := range len(addr) {
 		hash = (hash ^ uint64(addr[i])) * 1099511628211

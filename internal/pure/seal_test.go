@@ -73,10 +73,13 @@ func TestOpeningIsText(t *testing.T) {
 }
 
 // Names of hosts do not depend on case: clients that write them differently
-// name the same members.
+// name the same members. Names of masters do, for sentinels, and so do paths.
 func TestMembersInAnyCaseAreTheSame_R30(t *testing.T) {
 	require.Equal(t, MemberOf("redis1.example:6379"), MemberOf("Redis1.Example:6379"))
 	require.NotEqual(t, MemberOf("redis1.example:6379"), MemberOf("redis1.example:6380"))
+	require.Equal(t, MemberOf("sentinel:a:1,b:1/m"), MemberOf("sentinel:A:1,b:1/m"))
+	require.NotEqual(t, MemberOf("sentinel:a:1,b:1/m"), MemberOf("sentinel:a:1,b:1/M"))
+	require.NotEqual(t, MemberOf("unix:/run/redis"), MemberOf("unix:/run/Redis"))
 }
 
 func TestWhatIsNoSeal(t *testing.T) {
