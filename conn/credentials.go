@@ -89,6 +89,16 @@ func credentialsError(ctx context.Context, err error) error {
 	return errtext.Wrap("credentials: "+errtext.Text(err), ErrCredentials, err)
 }
 
+// AuthRefused takes in that the node refused the credentials of AppendAuth, and
+// the connection keeps those that it held: Follow asks servers with these. Any
+// goroutine may call it, after the reply.
+func (c *Conn) AuthRefused() {
+	c.made()
+	hidden := *c.hidden.Load()
+	hidden.login, hidden.held = hidden.held, hidden.login
+	c.hidden.Store(&hidden)
+}
+
 // AppendAuth appends the command that authenticates the connection anew, as
 // another user perhaps. held is what the node accepted last. The reply is OK,
 // or an error: the authentication is then what it was. The caller sends it like

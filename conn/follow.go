@@ -129,7 +129,8 @@ func (f *follower) outvoted(ctx context.Context) bool {
 }
 
 // asking returns how to ask the seeds now. Servers of a cluster take what
-// AppendAuth sent last: the credentials of the dial may have expired.
+// AppendAuth sent last, unless it was refused: the credentials of the dial may
+// have expired.
 func (f *follower) asking() *Config {
 	cfg, now := *f.cfg, f.conn.hidden.Load()
 	cfg.Username, cfg.Password, cfg.Credentials = now.username, now.password, nil

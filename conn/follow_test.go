@@ -129,6 +129,31 @@ func TestDoubtAsksWithTheLatestCredentials(t *testing.T) {
 	})
 }
 
+// After a refused AUTH, servers are asked with what the connection holds.
+func TestDoubtAsksWithoutWhatWasRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSeeded(t)
+		nodes := s.members(map[string]string{"a:6379": "a:6379", "b:6379": "a:6379", "c:6379": "a:6379"})
+		first, next := Credentials{Password: "first"}, Credentials{Password: "next"}
+		for _, n := range nodes {
+			n.SetPassword("default", first.Password)
+		}
+		c, err := s.dial("redis+cluster://a,b,c", func(cfg *Config) { cfg.Password = first.Password })
+		require.NoError(t, err)
+		c.Follow()
+		_, err = c.AppendAuth(nil, first, next)
+		require.NoError(t, err)
+		c.AuthRefused()
+		require.NotContains(t, c.ServerError(value(t, "-WRONGPASS next\r\n")).Error(), "next", "it is still concealed (R27)")
+		for addr, n := range nodes {
+			n.Handle(memberOf(addr, "b:6379"))
+		}
+		c.Doubt(value(t, "-CLUSTERDOWN x\r\n"))
+		time.Sleep(2 * time.Second)
+		require.ErrorIs(t, c.Err(), ErrMoved)
+	})
+}
+
 // turning starts sentinels that name db:1, and later other addresses, or "" for
 // no answer, or a whole reply.
 func (s *seeded) turning(later *atomic.Bool, then [3]string) {

@@ -271,9 +271,11 @@ func (n *dialer) authenticated(c *conn.Conn, cr conn.Credentials, v resp.Value) 
 		n.renewedLocked(cr)
 		return true, nil
 	case isAfterAuth(v):
+		c.AuthRefused()
 		n.reader.skipLocked()
 		n.failedLocked("the server refused others, and did not say why")
 	case v.IsError():
+		c.AuthRefused()
 		n.failedLocked("the server refused others: " + harmless(errtext.Text(c.ServerError(v))))
 	default:
 		return false, fmt.Errorf("%w: type %q to AUTH", ErrUnexpected, v.Type())

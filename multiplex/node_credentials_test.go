@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -628,4 +629,58 @@ func TestLateCredentialsAreDropped(t *testing.T) {
 			return conn.Credentials{Password: "p0", Expires: time.Now().Add(time.Minute)}, nil
 		}
 	})
+}
+
+// After a refused AUTH, the servers of a cluster are asked for the slot with the
+// password that the connection holds.
+func TestServersAreNotAskedWithARefusedPassword(t *testing.T) {
+	for name, hook := range map[string]redistest.Hook{"refused": nil, "refused, and no word": silentAuth} {
+		var i issuer
+		var owner atomic.Int32
+		var addrs []string
+		cluster := func(c *cluster) {
+			n := &c.config.Nodes[0]
+			for i := range c.nodes {
+				addrs = append(addrs, c.config.Nodes[i].Addr)
+			}
+			n.Addr, n.Failover, n.Seeds = "", conn.Failover{Expected: true, Bound: -1}, &conn.Seeds{Addrs: addrs}
+			c.config.Nodes = c.config.Nodes[:1]
+			for i, node := range c.nodes {
+				node.Handle(func(id int, args []string) ([]byte, bool) {
+					switch {
+					case args[0] == "CLUSTER" && args[1] == "MYID":
+						return resp.AppendBulkString(nil, addrs[i]), true
+					case args[0] == "CLUSTER":
+						return slots(addrs[owner.Load()]), true
+					case hook != nil:
+						return hook(id, args)
+					}
+					return nil, false
+				})
+			}
+		}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 3, issued(&i), cluster)
+				c.waitUp(1)
+				i.set(func(i *issuer) { i.password = "wr0ng" })
+				c.renew()
+				time.Sleep(time.Second)
+				assert.NotEmpty(t, auths(c.nodes[0]))
+				assert.Equal(t, 1, c.status(0).Connects)
+				owner.Store(1)
+				c.nodes[0].Refuse("-CLUSTERDOWN x", "INFO")
+				c.eventually(9*time.Second, func() bool { return c.status(0).Counts.Deaths["moved"] == 1 }, "the slot is elsewhere")
+			})
+		})
+	}
+}
+
+// slots encodes the answer to CLUSTER SLOTS of a cluster of one master, whose
+// address is its id.
+func slots(addr string) []byte {
+	host, port, _ := net.SplitHostPort(addr)
+	b := resp.AppendInteger(resp.AppendInteger(resp.AppendArray(resp.AppendArray(nil, 1), 3), 0), 16383)
+	b = append(resp.AppendBulkString(resp.AppendArray(b, 3), host), ":"+port+"\r\n"...)
+	return resp.AppendBulkString(b, addr)
 }
