@@ -56,7 +56,8 @@ type Config struct {
 	// them: each try would leave a denial in the server's ACL LOG. If zero, none.
 	Omit []string
 
-	unnamed bool // HELLO goes without the client's name
+	unnamed bool   // HELLO goes without the client's name
+	id      string // of the server at Addr, in a cluster
 }
 
 // Step is one command of Config.Prelude. To a node without HELLO it is sent

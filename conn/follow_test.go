@@ -129,6 +129,25 @@ func TestDoubtAsksWithTheLatestCredentials(t *testing.T) {
 	})
 }
 
+// The connection stays with a server that the others name by another address.
+func TestAServerWithTwoAddressesIsNotLeft(t *testing.T) {
+	for id, stays := range map[string]bool{"id of a:6379": true, "id of another": false, "": false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSeeded(t)
+			nodes := s.members(map[string]string{"a:6379": "a:6379", "b:6379": "a:6379", "c:6379": "a:6379"})
+			c, err := s.dial("redis+cluster://a,b,c")
+			require.NoError(t, err)
+			c.Follow()
+			for addr, n := range nodes {
+				n.Handle(memberNaming(addr, "10.0.0.1:6379", id))
+			}
+			c.Doubt(value(t, "-CLUSTERDOWN x\r\n"))
+			time.Sleep(2 * time.Second)
+			require.Equal(t, stays, c.Err() == nil, "%q: %v", id, c.Err())
+		})
+	}
+}
+
 // After a refused AUTH, servers are asked with what the connection holds.
 func TestDoubtAsksWithoutWhatWasRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

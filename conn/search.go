@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -60,15 +59,16 @@ type search struct {
 	hints   chan hint // holds one of each seed
 	hurry   *time.Timer
 	tally   locate.Tally
-	owners  []string // addresses at which a server said that it has the slot
-	refused []error  // of each seed, or nil
+	owners  map[string]string // ids of servers that say that they have the slot, by address
+	refused []error           // of each seed, or nil
 }
 
 // A hint is what a seed said.
 type hint struct {
 	seed int // its index
 	addr string
-	own  bool // it is the seed's own address
+	id   string // of the server at addr, in a cluster
+	own  bool   // it is the seed's own address
 	err  error
 }
 
@@ -77,7 +77,7 @@ func (cfg *Config) search(ctx context.Context, part time.Duration) *search {
 	seeds := cfg.Seeds.Addrs
 	s := &search{
 		cfg: cfg, part: part, hints: make(chan hint, len(seeds)), hurry: time.NewTimer(max(soon, part/hurryParts)),
-		tally: locate.Tally{Seeds: len(seeds)}, refused: make([]error, len(seeds)),
+		tally: locate.Tally{Seeds: len(seeds)}, refused: make([]error, len(seeds)), owners: make(map[string]string),
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	for i, seed := range seeds {
@@ -114,7 +114,7 @@ func (s *search) wait() bool {
 		s.tally.Heard(h.addr)
 		s.refused[h.seed] = h.err
 		if h.own {
-			s.owners = append(s.owners, h.addr)
+			s.owners[h.addr] = h.id
 		}
 	case <-s.hurry.C:
 		s.tally.Hurry = true
@@ -173,7 +173,7 @@ func (s *search) connect(addr string) (*Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(s.ctx, s.part, dialTimeout(s.part))
 	defer cancel()
 	cfg := *s.cfg
-	cfg.Addr = addr
+	cfg.Addr, cfg.id = addr, s.owners[addr]
 	cfg.Admit = func(server *Server) error {
 		if err := isPrimary(server); err != nil || s.cfg.Admit == nil {
 			return err
@@ -205,7 +205,7 @@ func isPrimary(server *Server) error {
 // unless it has said so. If it is not, what it says is tried next: other seeds
 // may be outdated, but a server knows what it gave away.
 func (s *search) confirm(addr string) error {
-	if slices.Contains(s.owners, addr) {
+	if s.owners[addr] != "" {
 		return nil
 	}
 	h := s.cfg.ask(s.ctx, addr, s.part)
@@ -216,6 +216,7 @@ func (s *search) confirm(addr string) error {
 		s.tally.Add(h.addr)
 		return fmt.Errorf("it says that the slot %d is at %s", s.cfg.Slot, h.addr)
 	}
+	s.owners[addr] = h.id
 	return nil
 }
 
@@ -236,6 +237,9 @@ func (cfg *Config) ask(ctx context.Context, seed string, part time.Duration) (h 
 		return hint{err: named(what, seed, err)}
 	}
 	_ = c.Close()
+	if h.id != "" && h.id == cfg.id {
+		h.addr = cfg.Addr // by another address, perhaps
+	}
 	return h
 }
 
@@ -250,9 +254,8 @@ func askCluster(h *hint, slot uint16, seed string) []Step {
 	}, {
 		Name: "CLUSTER SLOTS", Command: resp.AppendCommand(nil, "CLUSTER", "SLOTS"),
 		Check: taking(func(v resp.Value) (err error) {
-			var id string
-			h.addr, id, err = locate.Owner(v, slot, host)
-			h.own = id == me && me != ""
+			h.addr, h.id, err = locate.Owner(v, slot, host)
+			h.own = h.id == me && me != ""
 			return err
 		}),
 	}}

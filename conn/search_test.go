@@ -231,7 +231,10 @@ func (s *seeded) members(views map[string]string) map[string]*redistest.Node {
 	return nodes
 }
 
-func memberOf(addr, owner string) redistest.Hook {
+func memberOf(addr, owner string) redistest.Hook { return memberNaming(addr, owner, "id of "+owner) }
+
+// memberNaming is memberOf for an owner with an id.
+func memberNaming(addr, owner, id string) redistest.Hook {
 	return func(_ int, args []string) ([]byte, bool) {
 		if args[0] != "CLUSTER" {
 			return nil, false
@@ -242,7 +245,7 @@ func memberOf(addr, owner string) redistest.Hook {
 		host, port, _ := net.SplitHostPort(owner)
 		b := resp.AppendInteger(resp.AppendInteger(resp.AppendArray(resp.AppendArray(nil, 1), 3), 0), 16383)
 		b = append(resp.AppendBulkString(resp.AppendArray(b, 3), host), ":"+port+"\r\n"...)
-		return resp.AppendBulkString(b, "id of "+owner), true
+		return resp.AppendBulkString(b, id), true
 	}
 }
 
