@@ -631,8 +631,8 @@ func TestLateCredentialsAreDropped(t *testing.T) {
 	})
 }
 
-// After a refused AUTH, the servers of a cluster are asked for the slot with the
-// password that the connection holds.
+// After a refused AUTH, the servers of a cluster are asked for the slot with
+// the password that the connection holds.
 func TestServersAreNotAskedWithARefusedPassword(t *testing.T) {
 	for name, hook := range map[string]redistest.Hook{"refused": nil, "refused, and no word": silentAuth} {
 		var i issuer

@@ -216,7 +216,22 @@ func (n *reader) acceptVote(r *round, vote Vote) {
 		n.withhold(r)
 		return
 	}
-	n.recordVote(r, vote, nil)
+	n.recordVote(r, vote, n.whyMissing(r, vote))
+}
+
+// whyMissing returns what explains that a node that fails over refuses to
+// extend a lock, or nil: its present server may never have had the key.
+func (n *reader) whyMissing(r *round, vote Vote) *fault {
+	if !n.failsOver || vote != Refused || r.verb.claims || r.verb.releases {
+		return nil
+	}
+	g := n.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.members.Doubted.Has(n.index) {
+		return nil
+	}
+	return n.reporter.causeLocked()
 }
 
 // isVoid reports whether a vote sets a key on a server that said that all its

@@ -101,7 +101,8 @@ type Answer struct {
 	// Vote is Granted, Refused or Failed. It is zero if the round was decided
 	// before the node's answer came.
 	Vote Vote
-	// Err is why the vote failed; otherwise nil.
+	// Err is why the vote failed. Of a node that refuses to extend a lock it may
+	// be an explanation: another server has taken its place. Otherwise nil.
 	Err error
 }
 
@@ -178,6 +179,9 @@ func (r *round) answers(w uint64) []Answer {
 			a.Vote = Granted
 		case refusedOf(w).Has(i):
 			a.Vote = Refused
+			if why := r.causes[i].Load(); why != nil {
+				a.Err = why.err
+			}
 		case failedOf(w).Has(i):
 			a.Vote, a.Err = Failed, ErrTimeout
 			if why := r.causes[i].Load(); why != nil {

@@ -299,8 +299,8 @@ func TestCredentialsAndNamesReachTheNodes(t *testing.T) {
 	})
 }
 
-// An idle connection is probed as often as the configuration says (R26), and the
-// group's own bounds of a reply hold (R32).
+// An idle connection is probed as often as the configuration says (R26), and
+// the group's own bounds of a reply hold (R32).
 func TestProbesAndBoundsReachTheGroup_R26_R32(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{Connect: Connect{ProbeAfter: 20 * ms}})

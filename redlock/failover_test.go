@@ -87,3 +87,32 @@ func TestReceiptsNameTheVoters(t *testing.T) {
 	require.Eventually(t, func() bool { return h.Until().After(first) }, 10*time.Second, 10*time.Millisecond)
 	require.GreaterOrEqual(t, h.Current().grant.Receipt.Voted.Len(), 2)
 }
+
+// A hold whose key has not reached the new primary says why it is lost.
+func TestAHoldThatIsLostInAFailoverSaysSo(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Servers(t, 2, redistest.OverTCP)
+	name := newSwitchboard(t, servers[0].TCPAddr())
+	require.NoError(t, servers[1].Follow(servers[0])) // and gets the seal
+	require.Eventually(t, func() bool { return servers[1].Info("replication", "master_link_status") == "up" }, time.Minute, 10*time.Millisecond)
+	c, err := New(t.Context(), Config{MaxTTL: 6 * time.Second, Logger: slog.New(slog.DiscardHandler), Nodes: Nodes("redis://" + name.addr() + "?failover=1s")})
+	require.NoError(t, err)
+	defer c.Close(t.Context())
+	require.NoError(t, c.Ready(t.Context()))
+	h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 6 * time.Second})
+	require.NoError(t, err)
+	for _, command := range [][]string{{"REPLICAOF", "NO", "ONE"}, {"DEL", "r"}} {
+		_, err = servers[1].Do(command...)
+		require.NoError(t, err)
+	}
+	name.lead(servers[1].TCPAddr())
+	<-h.Context().Done()
+	var lost *LostError
+	require.ErrorAs(t, h.Err(), &lost)
+	require.True(t, lost.Refused, "%v", lost)
+	require.ErrorIs(t, lost, ErrNotHeld)
+	require.ErrorIs(t, lost.Nodes[0].Err, ErrQuarantined)
+	require.ErrorContains(t, lost, "it is not ours any more")
+	require.ErrorContains(t, lost, "lock is not held: quarantined for another")
+	require.ErrorContains(t, lost, "another server took the node's place")
+}

@@ -40,7 +40,8 @@ type NodeAnswer struct {
 	Node int    // index in Config.Nodes
 	Addr string // without credentials
 	// Err is nil if the node renewed the lock, and ErrNotHeld if it does not
-	// hold the lock for us. Otherwise it is why there is no answer, such as
+	// hold the lock for us, with the reason if another server has taken the
+	// node's place. Otherwise it is why there is no answer, such as
 	// ErrNodeTimeout or ErrNodeDown; the text of a LostError leaves out a node
 	// that was up but not asked, since too few others were up.
 	Err error
@@ -127,6 +128,9 @@ func (a *account) answerOf(node int) error {
 		case multiplex.Granted:
 			return nil
 		case multiplex.Refused:
+			if answer.Err != nil {
+				return errtext.Wrap(errtext.Text(ErrNotHeld)+": "+errtext.Text(answer.Err), ErrNotHeld, answer.Err)
+			}
 			return ErrNotHeld
 		case multiplex.Failed:
 			return answer.Err
