@@ -309,7 +309,7 @@ func TestNodesFitsInto80Columns(t *testing.T) {
 	for _, head := range heads {
 		require.Contains(t, r.stdout, head)
 	}
-	require.Equal(t, strings.Count(r.stdout, "\nNODE")+1, strings.Count(r.stdout, "NODE"))
+	require.Equal(t, strings.Count("\n"+r.stdout, "\nNODE"), strings.Count(r.stdout, "NODE"))
 	require.Greater(t, strings.Count(r.stdout, "NODE"), 1)
 }
 
@@ -320,6 +320,16 @@ func TestTablesAreSplitWhereTheScreenEnds(t *testing.T) {
 	require.Equal(t, "A  B    CC\n1  two  -\n\nA  D\n1  "+strings.Repeat("±", 30)+"\n", screen{width: 41}.table(rows))
 	require.Equal(t, "A  B\n1  two\n\nA  CC\n1  -\n\nA  D\n1  "+strings.Repeat("±", 30)+"\n", screen{width: 1}.table(rows))
 	require.Equal(t, "A\n", screen{width: 1}.table([][]string{{"A"}}))
+}
+
+// A node behind sentinels has a long name: it stands above the tables once.
+func TestLongNamesStandAboveTheirTables(t *testing.T) {
+	long := "sentinel:" + strings.Repeat("s", 40)
+	rows := [][]string{{"A", "B", "CC"}, {long, "two", strings.Repeat("x", 80)}, {"b", "", "y"}}
+	require.Contains(t, screen{}.table(rows), long+"  two", "for programs")
+	require.Contains(t, screen{width: 100}.table(rows), long+"  two")
+	require.Equal(t, "1 is "+long+"\n2 is b\n\nA  B\n1  two\n2  -\n\nA  CC\n1  "+strings.Repeat("x", 80)+"\n2  y\n", screen{width: 80}.table(rows))
+	require.Equal(t, long, rows[1][0], "the rows are the caller's")
 }
 
 // What a node says reaches a terminal only as printable text, and no command

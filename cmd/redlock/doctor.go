@@ -221,11 +221,11 @@ func reportText(place screen, r doctor.Report) string {
 		writeSights(&out, u.Seen)
 		out.WriteString("\n")
 	}
-	return out.String() + mastersTable(r.Masters) + "\n" + summary(r) + "\n"
+	return out.String() + place.table(mastersRows(r.Masters)) + "\n" + summary(r) + "\n"
 }
 
-// mastersTable says where each master stands.
-func mastersTable(masters []doctor.Master) string {
+// mastersRows say where each master stands.
+func mastersRows(masters []doctor.Master) [][]string {
 	rows := [][]string{{"MASTER", "STARTED", "DEPLOYMENT", "QUARANTINE"}}
 	for _, m := range masters {
 		row := []string{m.Addr, "", "", m.Why}
@@ -240,7 +240,7 @@ func mastersTable(masters []doctor.Master) string {
 		}
 		rows = append(rows, row)
 	}
-	return table(rows)
+	return rows
 }
 
 func writeSights(out *strings.Builder, seen []doctor.Sight) {

@@ -186,7 +186,7 @@ func statusView(place screen, found admin.Inspection, kinds []kind, err error) v
 	text := printable.Line(verdictText(v, found, kinds), maxLine)
 	line := quoted(found.Resource) + ": " + text
 	head := quoted(found.Resource) + ": " + paintVerdict(place, v, text) + "\n\n"
-	return view{page: head + table(rows) + participantsTables(found), line: line, json: r}
+	return view{page: head + place.table(rows) + participantsTables(found), line: line, json: r}
 }
 
 func paintVerdict(place screen, v verdict, text string) string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -34,11 +35,13 @@ func table(rows [][]string) string {
 }
 
 // table is table for a screen: columns for which there is no room go into
-// further tables below, each of which begins with the first column.
+// further tables below, each of which begins with the first column, or with
+// numbers in its place.
 func (s screen) table(rows [][]string) string {
 	if len(rows[0]) == 1 {
 		return table(rows)
 	}
+	names, rows := s.numbered(rows)
 	var tables []string
 	for first := 1; first < len(rows[0]); {
 		text, next := table(columns(rows, first, first+1)), first+1
@@ -51,7 +54,30 @@ func (s screen) table(rows [][]string) string {
 		}
 		tables, first = append(tables, text), next
 	}
-	return strings.Join(tables, "\n")
+	return names + strings.Join(tables, "\n")
+}
+
+// longestName is the width of a first cell that is always left in its place.
+const longestName = 20
+
+// numbered puts numbers in the place of first cells that leave less than half of
+// the screen for the others, such as the addresses of three sentinels. It
+// returns what these stand for, too, in lines above the tables.
+func (s screen) numbered(rows [][]string) (names string, numbered [][]string) {
+	most := 0
+	for _, row := range rows {
+		most = max(most, utf8.RuneCountInString(plain(row[0])))
+	}
+	if s.width == 0 || most <= max(s.width/2, longestName) {
+		return "", rows
+	}
+	numbered = rows[:1:1]
+	for i, row := range rows[1:] {
+		number := strconv.Itoa(i + 1)
+		names += number + " is " + plain(row[0]) + "\n"
+		numbered = append(numbered, append([]string{number}, row[1:]...))
+	}
+	return names + "\n", numbered
 }
 
 // columns returns the first column, and some of the others.
