@@ -59,7 +59,7 @@ type search struct {
 	hints   chan hint // holds one of each seed
 	hurry   *time.Timer
 	tally   locate.Tally
-	owners  map[string]string // ids of servers that say that they have the slot, by address
+	owners  map[string]string // by address, the id of a server that has the slot
 	refused []error           // of each seed, or nil
 }
 

@@ -74,8 +74,8 @@ func (s *Seeds) completed(other *tls.Config) *Seeds {
 	return &all
 }
 
-// Seed returns the endpoint of a seed, for questions to itself: with the TLS and
-// the credentials of the sentinels, or of the cluster's servers.
+// Seed returns the endpoint of a seed, for questions to itself: with the TLS
+// and the credentials of the sentinels, or of the cluster's servers.
 func (e Endpoint) Seed(addr string) Endpoint {
 	seed := Endpoint{
 		Network: e.Network, Addr: addr, ClientName: e.ClientName,

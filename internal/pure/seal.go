@@ -19,8 +19,9 @@ type Identity struct {
 	Members string
 }
 
-// FoldHosts returns an address with its hosts in lower case. Case matters in what
-// follows a slash: the path of a socket, and the name of a master of sentinels.
+// FoldHosts returns an address with its hosts in lower case. Case matters in
+// what follows a slash: the path of a socket, and the name of a master that
+// sentinels watch.
 func FoldHosts(addr string) string {
 	hosts, _, _ := strings.Cut(addr, "/")
 	return strings.ToLower(hosts) + addr[len(hosts):]
