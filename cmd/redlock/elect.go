@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"sync"
@@ -20,7 +22,9 @@ import (
 type electCommand struct {
 	lifetime
 	passing
+	hooks
 	KillAfter time.Duration `default:"5s" placeholder:"DURATION" help:"Time between TERM and KILL for a command that must stop (${default}); at most a third of the TTL, and less if the validity of the lock ends sooner."`
+	Listen    string        `placeholder:"ADDRESS" help:"Answer probes over HTTP on HOST:PORT or unix:PATH: /leader with 200 while the command leads, /healthz with 200 while a quorum of masters is up, otherwise 503; / with the same as JSON."`
 
 	Name    string   `arg:"" help:"The name of the election, which is the resource of its lock: 1 to 1,024 bytes."`
 	Command []string `arg:"" passthrough:"" help:"The command and its arguments, after --."`
@@ -32,17 +36,25 @@ func (*electCommand) Help() string {
 
 When the leadership is lost, the command is stopped before another one can be elected, and this candidate waits for its next turn. When the command ends by itself, its leadership ends, and so does redlock elect. INT, TERM and HUP end the candidacy; a command that runs gets them, and the lock is released only after it has ended, so another candidate leads at once and never too early.
 
+--on-elected and --on-lost run a command before and after that of a term, with its environment, --on-lost also with REDLOCK_OUTCOME: done, failed (--on-elected failed, or the command could not be started), lost or interrupted. The first runs under the lock as the command does. If it fails, or takes longer than --hook-timeout, the command is not started, --on-lost runs, and after a second this candidate campaigns again. The second runs when the command has ended, before the lock is released; after a loss, another leader may be at work by then. It runs however a term ends, also after a signal, but not if redlock itself is killed. Its failure is reported, and changes nothing else.
+
+With --listen, /leader says yes only as long as the command would not be stopped for want of a renewal, so never after the end of the validity, and not while a hook runs. What asks keeps a yes until it asks again: --kill-after should be longer than that. An address that cannot be listened on ends redlock before it campaigns.
+
 Exit code: that of the command that ended by itself or was interrupted, or 128 + N if signal N ended it or the wait; 70 the lock was gone when the command ended, 69 no quorum, 64 usage, 126 the command cannot be executed, 127 it was not found.
 
 Examples:
 
     redlock elect billing -- ./billing-worker
     redlock elect --ttl 10s --owner web-1 scheduler -- ./scheduler --once
+    redlock elect --listen :8080 --on-lost './drain.sh' api -- ./api
 `
 }
 
 // Validate is called by package kong.
 func (c *electCommand) Validate() error {
+	if c.HookTimeout <= 0 {
+		return errors.New("--hook-timeout must be more than 0")
+	}
 	return errtext.Negative("--kill-after", c.KillAfter)
 }
 
@@ -67,6 +79,13 @@ func (c *electCommand) Run(p *process, d *deployment) error {
 	if d.Owner == "" {
 		d.Owner = candidate()
 	}
+	var listener net.Listener
+	if c.Listen != "" {
+		if listener, err = listenOn(c.Listen); err != nil {
+			return err
+		}
+		defer listener.Close()
+	}
 	client, err := d.openFor(p, c.TTL, d.Timeout, true)
 	if err != nil {
 		return err
@@ -77,7 +96,13 @@ func (c *electCommand) Run(p *process, d *deployment) error {
 	}
 	r := startRelay(p.signals)
 	defer r.end()
-	term := electedTerm{electCommand: c, process: p, deployment: d, client: client, relay: r, path: path}
+	term := electedTerm{
+		electCommand: c, process: p, deployment: d, client: client, relay: r, path: path,
+		standing: newStanding(client, c.Name, d.Owner, supervise.StopsAt(c.KillAfter, c.TTL), r.ctx),
+	}
+	if listener != nil {
+		defer term.standing.serve(listener)()
+	}
 	term.election, err = election.New(client, c.Name, election.Options{
 		TTL: c.TTL, Rest: restAfterLoss, TermDone: term.over,
 	})
@@ -109,6 +134,7 @@ type electedTerm struct {
 	relay      *relay
 	path       string
 	election   *election.Election
+	standing   *standing
 
 	ended bool // the command has ended, and was not stopped for a loss
 	end   supervise.Ending
@@ -131,22 +157,55 @@ func (t *electedTerm) lead(ctx context.Context, _ uint64) error {
 	case err != nil:
 		return err
 	}
+	hold, _ := redlock.FromContext(ctx)
+	env := t.deployment.environment(t.client, t.PassCredentials, false, t.Name)
+	word, err := t.work(ctx, hold, env, signals)
+	t.left(hold.Current().Fence(), env, word)
+	return err
+}
+
+// work runs the first hook and the command. word is how the term has ended.
+func (t *electedTerm) work(ctx context.Context, hold *redlock.Hold, env []string, signals chan os.Signal) (word string, err error) {
+	t.end = supervise.Ending{}
+	failed := t.elected(hold, env, signals)
+	if err = t.relay.signal(); failed == nil && err == nil {
+		t.end, err = t.run(hold, env, signals)
+	}
+	switch {
+	case t.end.Lost || isOneOf(cmp.Or(failed, err), supervise.ErrLost, redlock.ErrLost):
+		// What ran was stopped early enough, so the lock may be ours still.
+		_ = t.election.StepDown(ctx)
+		return "lost", redlock.ErrLost
+	case failed != nil && t.relay.signal() == nil:
+		t.process.say("%v; the command is not started", failed)
+		_ = t.election.StepDown(ctx)
+		return "failed", failed
+	}
+	t.ended = failed == nil && err == nil
+	switch {
+	case errors.Is(hold.Err(), redlock.ErrLost):
+		return "lost", err // as the command ended
+	case t.relay.signal() != nil:
+		return "interrupted", err
+	case err != nil:
+		return "failed", err
+	}
+	return "done", nil
+}
+
+// run runs the command until it has ended.
+func (t *electedTerm) run(hold *redlock.Hold, env []string, signals chan os.Signal) (supervise.Ending, error) {
 	guard, err := startGuard(t.process)
 	if err != nil {
-		return err
+		return supervise.Ending{}, err
 	}
 	defer guard.End()
-	hold, _ := redlock.FromContext(ctx)
-	t.end, err = superviseCommand(t.process, guard, &supervise.Command{
-		Path: t.path, Args: t.Command, Env: t.deployment.environment(t.client, t.PassCredentials, false, t.Name), Hold: hold, Resource: t.Name, TTL: t.TTL, KillAfter: t.KillAfter, Signals: signals,
+	t.standing.begins(hold)
+	defer t.standing.ends()
+	return superviseCommand(t.process, guard, &supervise.Command{
+		Path: t.path, Args: t.Command, Env: env, Hold: hold, Resource: t.Name, TTL: t.TTL, KillAfter: t.KillAfter, Signals: signals,
+		Stopping: t.standing.ends,
 	})
-	if t.end.Lost || errors.Is(err, supervise.ErrLost) {
-		// The command was stopped early enough, so the lock may be ours still.
-		_ = t.election.StepDown(ctx)
-		return redlock.ErrLost
-	}
-	t.ended = err == nil
-	return err
 }
 
 // over takes in what is known of a term that has ended. If the lock was lost,

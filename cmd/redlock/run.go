@@ -240,7 +240,7 @@ func startError(err error) error {
 func (c *runCommand) supervise(p *process, d *deployment, client *redlock.Client, hold *redlock.Hold, path string, guard *supervise.Guard) (supervise.Ending, error) {
 	return superviseCommand(p, guard, &supervise.Command{
 		Path: path, Args: c.Command, Env: d.environment(client, c.PassCredentials, c.Shared, c.resources()...), Hold: hold, Resource: hold.Resource(),
-		TTL: c.TTL, KillAfter: c.KillAfter, MaxHold: c.MaxHold, Signals: p.signals,
+		TTL: c.TTL, KillAfter: c.KillAfter, MaxHold: c.MaxHold, Bound: "--max-hold", Signals: p.signals,
 	})
 }
 

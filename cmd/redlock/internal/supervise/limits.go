@@ -24,6 +24,12 @@ func newLimits(killAfter, ttl time.Duration) limits {
 	return limits{killAfter: min(killAfter, ttl/3), margin: min(ttl/20, mostMargin)}
 }
 
+// StopsAt returns with how much validity left a command is stopped.
+func StopsAt(killAfter, ttl time.Duration) time.Duration {
+	l := newLimits(killAfter, ttl)
+	return l.killAfter + l.margin
+}
+
 // A measure is what to do to a command.
 type measure int
 

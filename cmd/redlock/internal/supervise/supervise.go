@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/redlock"
@@ -30,6 +32,11 @@ type Command struct {
 
 	KillAfter time.Duration // from TERM to KILL, at most a third of TTL
 	MaxHold   time.Duration // stops a command that takes longer. If zero, none is stopped.
+	Bound     string        // the name of MaxHold, for Stderr
+
+	// Stopping is called before the wrapper stops the command. If nil, nothing
+	// is called.
+	Stopping func()
 
 	// Signals receives the signals to forward. The caller has asked for INT,
 	// TERM and HUP; Run asks for the others. The channel needs a buffer.
@@ -55,6 +62,20 @@ func (e *StartError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
+
+// Shell and ShellFlag run a line of the shell.
+const Shell, ShellFlag = "/bin/sh", "-c"
+
+// With sets a variable of an environment, which it changes. It removes the old
+// setting, since most programs would use the first of two.
+func With(env []string, name, value string) []string {
+	return append(without(env, name), name+"="+value)
+}
+
+// without removes a variable. It changes env.
+func without(env []string, name string) []string {
+	return slices.DeleteFunc(env, func(setting string) bool { return strings.HasPrefix(setting, name+"=") })
+}
 
 // Listen has signals sent to the channel, except those that this process was
 // started to ignore, as under nohup or in the background of a script. They stay

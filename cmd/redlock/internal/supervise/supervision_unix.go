@@ -41,6 +41,8 @@ type supervision struct {
 	tty     *terminal                      // nil without a controlling terminal
 	hunt    func(except []int) (gone bool) // killOrphans, except in tests
 
+	stopping func() // called before termed is set
+
 	told   time.Time // the end of validity that the guard knows
 	termed time.Time // when TERM was sent, or KILL without it; zero if neither was
 	killed bool
@@ -53,7 +55,7 @@ type supervision struct {
 func (g *Guard) Run(c *Command) (Ending, error) {
 	s := &supervision{
 		hold: c.Hold, limits: newLimits(c.KillAfter, c.TTL), guard: g, signals: c.Signals, stderr: c.Stderr,
-		tty: openTerminal(g.group), hunt: killOrphans,
+		tty: openTerminal(g.group), hunt: killOrphans, stopping: c.Stopping,
 	}
 	defer s.tty.close()
 	Listen(c.Signals, forwarded...)
@@ -71,7 +73,7 @@ func (g *Guard) Run(c *Command) (Ending, error) {
 	if err := s.start(c); err != nil {
 		return Ending{}, err
 	}
-	s.run(c.MaxHold)
+	s.run(c.MaxHold, c.Bound)
 	return s.end, nil
 }
 
@@ -95,36 +97,25 @@ func (s *supervision) mayStart() error {
 }
 
 func (s *supervision) start(c *Command) (err error) {
-	env := with(slices.Clone(c.Env), "REDLOCK_RESOURCE", c.Resource)
-	env = with(env, "REDLOCK_UNTIL", c.Hold.Until().UTC().Format(time.RFC3339Nano))
+	env := With(slices.Clone(c.Env), "REDLOCK_RESOURCE", c.Resource)
+	env = With(env, "REDLOCK_UNTIL", c.Hold.Until().UTC().Format(time.RFC3339Nano))
 	env = without(env, "REDLOCK_FENCE") // of a run around this one
 	if fence := c.Hold.Current().Fence(); fence != 0 {
-		env = with(env, "REDLOCK_FENCE", strconv.FormatUint(fence, 10))
+		env = With(env, "REDLOCK_FENCE", strconv.FormatUint(fence, 10))
 	}
 	s.pid, err = s.guard.start(c.Path, c.Args, env)
 	return err
 }
 
-// with sets a variable of an environment. It removes the old setting, since most
-// programs would use the first of two.
-func with(env []string, name, value string) []string {
-	return append(without(env, name), name+"="+value)
-}
-
-// without removes a variable. It changes env.
-func without(env []string, name string) []string {
-	return slices.DeleteFunc(env, func(setting string) bool { return strings.HasPrefix(setting, name+"=") })
-}
-
 // run supervises the command until it has ended.
-func (s *supervision) run(maxHold time.Duration) {
+func (s *supervision) run(maxHold time.Duration, bound string) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var tooLong <-chan time.Time
 	if maxHold > 0 {
-		bound := time.NewTimer(maxHold)
-		defer bound.Stop()
-		tooLong = bound.C
+		most := time.NewTimer(maxHold)
+		defer most.Stop()
+		tooLong = most.C
 	}
 	over := s.hold.Context().Done()
 	for {
@@ -151,7 +142,7 @@ func (s *supervision) run(maxHold time.Duration) {
 				s.stop(fmt.Sprintf("%v; stopping the command", s.hold.Err()))
 			}
 		case <-tooLong:
-			s.stop("--max-hold was reached; stopping the command")
+			s.stop(bound + " was reached; stopping the command")
 			s.end.TooLong = true
 		case <-timer.C:
 		}
@@ -213,13 +204,24 @@ func (s *supervision) stop(why string) {
 		return
 	}
 	if s.termed.IsZero() {
-		s.termed = time.Now()
+		s.stops()
 		s.signal(syscall.SIGTERM)
 		s.signal(syscall.SIGCONT)
 		_, untilKill := s.limits.judge(s.left(), 0)
 		askStrays(s.guard.group, []int{s.guard.group, s.pid}, untilKill, syscall.SIGTERM, syscall.SIGCONT)
 	}
 	s.say(why)
+}
+
+// stops notes when the command was first asked to end, or killed.
+func (s *supervision) stops() {
+	if !s.termed.IsZero() {
+		return
+	}
+	if s.stopping != nil {
+		s.stopping()
+	}
+	s.termed = time.Now()
 }
 
 // kill kills the group first, with the guard: that takes no time, and leaves
@@ -230,11 +232,9 @@ func (s *supervision) kill(why string) {
 		return
 	}
 	s.killed = true
+	s.stops()
 	s.signal(syscall.SIGKILL)
 	s.hunt(s.guard.before) // as long as the guard is dying, it hides the rest
-	if s.termed.IsZero() {
-		s.termed = time.Now()
-	}
 	if why != "" {
 		s.say(why)
 	}

@@ -5,6 +5,7 @@ package supervise
 import (
 	"errors"
 	"os"
+	"time"
 )
 
 // A Guard does not exist here, so no command runs under a lock.
@@ -20,6 +21,11 @@ func (*Guard) End() {}
 
 // Run returns an error.
 func (*Guard) Run(*Command) (Ending, error) { return Ending{}, errors.ErrUnsupported }
+
+// RunHook returns an error.
+func RunHook(string, []string, *os.File, *os.File, time.Duration) (code int, err error) {
+	return 0, errors.ErrUnsupported
+}
 
 // AdoptOrphans does nothing.
 func AdoptOrphans() {}
