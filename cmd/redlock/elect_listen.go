@@ -101,11 +101,11 @@ func (s *standing) answer() (a standingAnswer) {
 		}
 	}
 	a.Healthy = a.NodesUp >= a.Quorum
-	if s.hold == nil || s.signaled.Err() != nil || s.hold.Err() != nil {
+	if s.hold == nil || s.signaled.Err() != nil {
 		return a
 	}
 	term := s.hold.Current().Fence()
-	if left := s.hold.Validity(); left > s.least {
+	if left := s.hold.Validity(); left > s.least { // none after a loss
 		a.Leads, a.Term, a.ValidityMS = true, term, number(milliseconds(left))
 		a.Leader = leaderAnswer{admin.StateHeld, a.Owner, term}
 	}

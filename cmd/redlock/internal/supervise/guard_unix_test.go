@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -193,4 +194,32 @@ func TestGuardReports(t *testing.T) {
 	require.NoError(t, g.cmd.Process.Kill())
 	_, err = g.start("/bin/sh", nil, nil)
 	require.ErrorIs(t, err, errGuardDied)
+}
+
+// Stopping is called once, before a command that takes too long hears of it, and
+// not for a command that ends by itself.
+func TestStoppingComesBeforeTheSignal_R15(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "asked")
+	var stopping []bool
+	command := Command{
+		Path: "/bin/sh", Env: os.Environ(), Stderr: new(output), Hold: held(t, time.Minute), TTL: time.Minute, KillAfter: patience,
+		Bound: "the bound", Signals: make(chan os.Signal, 1),
+		Stopping: func() {
+			_, err := os.Stat(path)
+			stopping = append(stopping, os.IsNotExist(err))
+		},
+	}
+	command.Args = []string{"sh", "-c", "exit 7"}
+	end, err := guards(t).Run(&command)
+	require.NoError(t, err)
+	require.Equal(t, Ending{Code: 7}, end)
+	require.Empty(t, stopping)
+
+	command.MaxHold = 300 * time.Millisecond
+	command.Args = []string{"sh", "-c", `trap ': >"$1"; exit 5' TERM; while :; do sleep 0.01; done`, "sh", path}
+	end, err = guards(t).Run(&command)
+	require.NoError(t, err)
+	require.True(t, end.TooLong)
+	require.Equal(t, []bool{true}, stopping)
+	require.True(t, command.Stderr.(*output).contains("the bound was reached"))
 }
