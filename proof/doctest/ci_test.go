@@ -223,32 +223,40 @@ func TestComposeStartsTheMastersOfTheREADME(t *testing.T) {
 	var compose composeFile
 	require.NoError(t, decoder.Decode(&compose))
 
-	var masters, published []string
+	var masters, listening, published []string
 	for name, service := range compose.Services {
+		if name == "network" {
+			for _, port := range service.Ports {
+				found := regexp.MustCompile(`^127\.0\.0\.1:(\d+):(\d+)$`).FindStringSubmatch(port)
+				require.NotNil(t, found, "%s: %s", name, port)
+				require.Equal(t, found[1], found[2], "a master has one port, inside and outside")
+				published = append(published, found[1])
+			}
+			continue
+		}
+		require.Equal(t, "service:network", service.NetworkMode, "%s: a master has one name, inside and outside", name)
 		if service.Build != "" {
 			require.FileExists(t, filepath.Join(top, service.Build, "Dockerfile"))
 			continue
 		}
 		masters = append(masters, name)
-		for _, port := range service.Ports {
-			found := regexp.MustCompile(`^127\.0\.0\.1:(\d+):6379$`).FindStringSubmatch(port)
-			require.NotNil(t, found, "%s: %s", name, port)
-			published = append(published, found[1])
-		}
 		require.Contains(t, []string{"redis-server", "valkey-server"}, service.Command[0], name)
 		args := append(service.Command[1:len(service.Command):len(service.Command)], "--dir", t.TempDir())
-		server, err := redistest.Start(redistest.Options{Args: args})
+		require.Equal(t, "--port", args[0], name)
+		listening = append(listening, args[1])
+		server, err := redistest.Start(redistest.Options{Args: args[2:]})
 		require.NoError(t, err, name)
 		require.NoError(t, server.Close())
 	}
+	slices.Sort(listening)
 	slices.Sort(masters)
 	slices.Sort(published)
 	documented := documentedPort.FindAllString(read(t, "README.md"), -1)
 	slices.Sort(documented)
 	require.Equal(t, slices.Compact(documented), published)
+	require.Equal(t, listening, published)
 
 	redlock := compose.Services["redlock"]
-	require.Equal(t, "host", redlock.NetworkMode, "it names the masters as programs on this machine do")
 	var named []string
 	for _, node := range strings.Split(redlock.Environment["REDLOCK_NODES"], ",") {
 		at, err := url.Parse(node)

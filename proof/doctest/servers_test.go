@@ -295,6 +295,7 @@ type composeFile struct {
 		Environment map[string]string `yaml:"environment"`
 		DependsOn   []string          `yaml:"depends_on"`
 		NetworkMode string            `yaml:"network_mode"`
+		Init        bool              `yaml:"init"`
 		Profiles    []string          `yaml:"profiles"`
 		Restart     string            `yaml:"restart"`
 		Ports       []string          `yaml:"ports"`
