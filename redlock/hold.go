@@ -288,7 +288,11 @@ func (h *Hold) lose(refused bool) {
 	why := lostError(h.lock.grant.Name, refused, h.said.Load(), h.client.keeper.addrs)
 	h.cancel(why)
 	if context.Cause(h.inner) == error(why) {
-		h.client.stats.lost.Add(1)
+		if refused {
+			h.client.stats.lostRefused.Add(1)
+		} else {
+			h.client.stats.lostExpired.Add(1)
+		}
 		until := h.client.keeper.clock().at
 		if end := h.end(); end.Before(until) {
 			until = end

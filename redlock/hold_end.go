@@ -16,6 +16,7 @@ import (
 // A heldSet is the holds before their release. The keeper's mutex guards it.
 type heldSet struct {
 	all      []*Hold // by Hold.slot
+	begun    uint64  // how many were ever added
 	draining bool    // only holds that were acquired under a hold are added
 	// drained is closed once the set is draining and empty; closed is then set.
 	drained chan struct{}
@@ -28,6 +29,7 @@ const unplaced = -1
 func (s *heldSet) add(h *Hold) {
 	h.slot = len(s.all)
 	s.all = append(s.all, h)
+	s.begun++
 }
 
 // remove removes a hold. It may be called twice for a hold.
@@ -69,11 +71,11 @@ func (k *keeper) kept() []*Hold {
 	return slices.Clone(k.held.all)
 }
 
-// holds returns how many holds are not released yet.
-func (k *keeper) holds() int {
+// holds returns how many holds are not released yet, and how many there were.
+func (k *keeper) holds() (now int, begun uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.held.all)
+	return len(k.held.all), k.held.begun
 }
 
 // drain makes the keeper refuse holds, except those acquired under a hold of

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -274,7 +273,9 @@ func (k *keeper) fails(h *Hold, now instant) {
 	k.failures.warned = now.at
 	left := h.ends.remaining(k.begun, now)
 	if said := h.said.Load(); said != nil && left > 0 {
-		k.client.notice(slog.LevelWarn, "redlock: hold not renewed, trying again", timeAttr("left", left), errorAttr(said.err))
+		k.client.renewalFailed(left, HoldInfo{
+			Resource: h.lock.grant.Name, Since: h.begun.at, Until: now.at.Add(left), Err: translate(said.err, ErrNotHeld),
+		})
 	}
 }
 

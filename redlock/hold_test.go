@@ -632,7 +632,8 @@ func TestARenewalThatFailsIsReportedInTime_R13_R31(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		var log redistest.Text
 		logger := slog.New(slog.NewTextHandler(&log, nil))
-		c := exactClient(t, m, Config{Logger: logger})
+		var told []HoldInfo
+		c := exactClient(t, m, Config{Logger: logger, Tracer: &Tracer{RenewalFailed: func(i HoldInfo) { told = append(told, i) }}})
 		for i := range 50 {
 			mustHold(t, c, fmt.Sprint("customer-4711-", i), HoldOptions{})
 		}
@@ -649,6 +650,10 @@ func TestARenewalThatFailsIsReportedInTime_R13_R31(t *testing.T) {
 		require.NotContains(t, log.String(), "hold lost")
 		require.NotContains(t, log.String(), "customer", "R27")
 		require.Regexp(t, `left=6\.\d+s`, log.String())
+		require.Len(t, told, 1)
+		require.Contains(t, told[0].Resource, "customer-4711-")
+		require.ErrorIs(t, told[0].Err, ErrNoQuorum)
+		require.WithinRange(t, told[0].Until, time.Now().Add(4*time.Second), time.Now().Add(6*time.Second))
 		for i := range m.nodes {
 			m.link(i).Refuse(false)
 		}
@@ -664,6 +669,7 @@ func TestARenewalThatFailsIsReportedInTime_R13_R31(t *testing.T) {
 		}
 		time.Sleep(holdThird)
 		require.Equal(t, 2, warned(), "it is another failure")
+		require.Len(t, told, 2)
 		for i := range m.nodes {
 			m.link(i).Refuse(false)
 		}

@@ -67,6 +67,10 @@ func (i interior) Under(ctx context.Context, hold any) bool {
 	return false
 }
 
+func (i interior) Elected() { i.client.stats.electionsLed.Add(1) }
+
+func (i interior) Deposed() { i.client.stats.electionsLost.Add(1) }
+
 func (i interior) ReportLapse(left time.Duration) {
 	i.client.warn("redlock: waiting, since the deployment that is replaced has a longer MaxTTL", timeAttr("left", left))
 }

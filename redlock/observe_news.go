@@ -65,6 +65,7 @@ const (
 type news struct {
 	logger      *slog.Logger
 	nodeChanged func(NodeChange)
+	notRenewed  func(HoldInfo)
 	holdLost    func(HoldInfo)
 	unsaid      uint64 // dropped but in no record yet; owned by the goroutine
 
@@ -88,7 +89,7 @@ type event struct {
 // newNews returns the news for a Logger, which may be nil, and a Tracer.
 func newNews(logger *slog.Logger, tracer *Tracer) *news {
 	return &news{
-		logger: logger, nodeChanged: tracer.NodeChanged, holdLost: tracer.HoldLost,
+		logger: logger, nodeChanged: tracer.NodeChanged, notRenewed: tracer.RenewalFailed, holdLost: tracer.HoldLost,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
@@ -173,19 +174,28 @@ func (c *Client) warn(message string, attrs ...slog.Attr) {
 	})
 }
 
-// holdLost reports to Logger and Tracer that a hold was lost. The log does not
-// get the resource. It never waits.
+// holdLost reports that a hold was lost.
 func (c *Client) holdLost(lost HoldInfo) {
+	c.holdNews("redlock: hold lost", timeAttr("held", lost.Until.Sub(lost.Since)), lost, c.news.holdLost)
+}
+
+// renewalFailed reports that a hold was not renewed, with so much time left.
+func (c *Client) renewalFailed(left time.Duration, hold HoldInfo) {
+	c.holdNews("redlock: hold not renewed, trying again", timeAttr("left", left), hold, c.news.notRenewed)
+}
+
+// holdNews reports a hold to Logger and Tracer. The log does not get the
+// resource. It never waits.
+func (c *Client) holdNews(message string, attr slog.Attr, hold HoldInfo, tell func(HoldInfo)) {
 	n, at := c.news, time.Now()
-	if n.logger == nil && n.holdLost == nil {
+	if n.logger == nil && tell == nil {
 		return
 	}
 	n.put(func(dropped uint64) {
-		lost.Dropped = dropped
-		held := timeAttr("held", lost.Until.Sub(lost.Since))
-		n.log(n.logger, at, slog.LevelWarn, "redlock: hold lost", held, errorAttr(lost.Err))
-		if n.holdLost != nil {
-			n.holdLost(lost)
+		hold.Dropped = dropped
+		n.log(n.logger, at, slog.LevelWarn, message, attr, errorAttr(hold.Err))
+		if tell != nil {
+			tell(hold)
 		}
 	})
 }

@@ -29,8 +29,18 @@ type Stats struct {
 	// Renumbered is how many attempts asked the nodes a second time, since
 	// their first fencing number was too low (Config.Fenced).
 	Renumbered uint64 `json:"renumbered"`
-	Holds      int    `json:"holds"` // that are not released at this moment
-	Lost       uint64 `json:"lost"`  // holds that were lost
+	// Holds is how many holds are not released at this moment, and HoldsBegun
+	// how many there were in all. Lost is how many of those were lost. In
+	// LostRefused of these losses a quorum did not hold the lock for us any more
+	// (LostError.Refused); in the others, the validity ended.
+	Holds       int    `json:"holds"`
+	HoldsBegun  uint64 `json:"holds_begun"`
+	Lost        uint64 `json:"lost"`
+	LostRefused uint64 `json:"lost_refused"`
+	// ElectionsLed is how many terms this client's candidates have led, and
+	// ElectionsLost how many of these ended by a loss, which Lost has too.
+	ElectionsLed  uint64 `json:"elections_led"`
+	ElectionsLost uint64 `json:"elections_lost"`
 	// Waits has the times of all calls to Acquire, Hold and Do until they had
 	// the lock or gave up.
 	Waits Histogram `json:"waits"`
@@ -104,14 +114,22 @@ func (c CallCounts) Total() uint64 {
 func (c *Client) Stats() Stats {
 	c.made()
 	polling, _ := c.group.Polls()
+	holds, begun := c.keeper.holds()
+	refused := c.stats.lostRefused.Load()
 	return Stats{
 		Attempts:    c.stats.attempts.snapshot(),
 		Extensions:  c.stats.extensions.snapshot(),
 		Releases:    c.stats.releases.snapshot(),
 		HandedOver:  c.stats.handedOver.Load(),
 		Renumbered:  c.stats.renumbered.Load(),
-		Holds:       c.keeper.holds(),
-		Lost:        c.stats.lost.Load(),
+		Holds:       holds,
+		HoldsBegun:  begun,
+		Lost:        refused + c.stats.lostExpired.Load(),
+		LostRefused: refused,
+
+		ElectionsLed:  c.stats.electionsLed.Load(),
+		ElectionsLost: c.stats.electionsLost.Load(),
+
 		Waits:       c.stats.waits.snapshot(),
 		QuorumTime:  time.Duration(c.quorumTime.Load()),
 		Quorum:      c.stats.quorum.snapshot(),
@@ -125,7 +143,8 @@ func (c *Client) Stats() Stats {
 type stats struct {
 	attempts, extensions, releases callCounts
 	handedOver, renumbered         atomic.Uint64
-	lost                           atomic.Uint64
+	lostRefused, lostExpired       atomic.Uint64
+	electionsLed, electionsLost    atomic.Uint64
 	quorum, waits                  histogram
 }
 
@@ -282,9 +301,9 @@ func (h *histogram) snapshot() Histogram {
 // AttemptDone, AcquireDone, ExtendDone and ReleaseDone are called by the
 // caller's own goroutine right before the call returns, with its context and
 // the resource, but never a token (R27). The time they take shortens the lock's
-// validity. NodeChanged and HoldLost are called by a goroutine of the client,
-// one at a time; if they are too slow, the oldest events are dropped. They must
-// not close the client.
+// validity. The other functions are called by a goroutine of the client, one at
+// a time; if they are too slow, the oldest events are dropped. They must not
+// close the client.
 type Tracer struct {
 	// AttemptDone receives each single attempt, including those of Acquire.
 	AttemptDone func(context.Context, CallInfo)
@@ -298,6 +317,12 @@ type Tracer struct {
 	// NodeChanged receives each NodeChange: a node comes up or is no longer up,
 	// or the cause for that changes.
 	NodeChanged func(NodeChange)
+	// RenewalFailed receives a hold at the first renewal that fails, while its
+	// validity has not ended: until HoldInfo.Until, renewals are tried again.
+	// What fails for one hold fails for all, so it is called once for a spell of
+	// failures. A renewal of any hold that succeeds ends that, and so does a
+	// minute without a failure.
+	RenewalFailed func(HoldInfo)
 	// HoldLost receives each hold that is lost before it is released.
 	HoldLost func(HoldInfo)
 }
@@ -318,13 +343,13 @@ type CallInfo struct {
 	Err        error         // as returned, but without the resource
 }
 
-// HoldInfo describes a hold: one that was lost, or, from Client.Held, one that
-// is not released yet.
+// HoldInfo describes a hold: one that was lost or not renewed, or, from
+// Client.Held, one that is not released yet.
 type HoldInfo struct {
 	Resource string    // without the prefix
 	Since    time.Time // when the granted attempt began, or the hand-over
 	Until    time.Time // when the validity ends, or when the hold was lost
-	Err      error     // why it ended, such as a *LostError, or nil
+	Err      error     // why it ended, such as a *LostError, or was not renewed; or nil
 	Dropped  uint64    // how many earlier events were dropped
 }
 

@@ -108,6 +108,21 @@ func TestStatsCountRenewals_R13(t *testing.T) {
 	})
 }
 
+// A hold is lost for one of two causes: a quorum no longer holds the lock, or
+// the validity ends. They are counted apart.
+func TestStatsTellWhyHoldsWereLost_R12(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := exactClient(t, m, Config{})
+		forgotten, expired := mustHold(t, c, "forgotten", HoldOptions{}), mustHold(t, c, "expired", HoldOptions{NoRenewal: true})
+		lock := forgotten.Current()
+		require.NoError(t, lock.Release(t.Context())) // behind its back
+		awaitEnd(t, forgotten.Context())
+		require.Equal(t, []uint64{1, 1}, []uint64{c.Stats().Lost, c.Stats().LostRefused})
+		awaitEnd(t, expired.Context())
+		require.Equal(t, []uint64{2, 1}, []uint64{c.Stats().Lost, c.Stats().LostRefused})
+	})
+}
+
 // Holds, losses and waits are counted, and outcomes have one vocabulary: that
 // of the JSON form.
 func TestStatsOfHoldsLossesAndWaits_R12(t *testing.T) {
@@ -116,7 +131,7 @@ func TestStatsOfHoldsLossesAndWaits_R12(t *testing.T) {
 		kept, lost := mustHold(t, c, "kept", HoldOptions{}), mustHold(t, c, "lost", HoldOptions{NoRenewal: true})
 		require.Equal(t, 2, c.Stats().Holds)
 		awaitEnd(t, lost.Context())
-		require.EqualValues(t, 1, c.Stats().Lost)
+		require.Equal(t, []uint64{1, 0, 2}, []uint64{c.Stats().Lost, c.Stats().LostRefused, c.Stats().HoldsBegun})
 		require.Equal(t, 2, c.Stats().Holds, "it is not released yet")
 		_ = lost.Release(t.Context())
 		require.Equal(t, 1, c.Stats().Holds)
@@ -138,10 +153,12 @@ func TestStatsOfHoldsLossesAndWaits_R12(t *testing.T) {
 			Attempts map[string]uint64
 			Holds    int
 			Lost     uint64
+			Begun    uint64 `json:"holds_begun"`
 			Waits    Histogram
 		}
 		require.NoError(t, json.Unmarshal(text, &named))
 		require.EqualValues(t, 1, named.Lost)
+		require.EqualValues(t, 3, named.Begun)
 		require.Equal(t, c.Stats().Waits, named.Waits)
 		all := maps.Collect(CallCounts{1, 2, 3, 4, 5, 6, 7, 8}.All())
 		require.Len(t, all, 8)

@@ -22,12 +22,15 @@ type MetricOptions struct {
 // Observe registers these metrics of a client, which are read from Client.Stats
 // when they are collected:
 //
-//	redlock.calls        attempts, extensions and releases, by redlock.call and redlock.outcome
-//	redlock.handed_over  granted attempts that asked no node
-//	redlock.holds        holds that are not released
-//	redlock.lost         holds that were lost
-//	redlock.waits        calls to Acquire, Hold and Do, granted or not
-//	redlock.wait_time    the sum of their waits, in seconds
+//	redlock.calls           attempts, extensions and releases, by redlock.call and redlock.outcome
+//	redlock.handed_over     granted attempts that asked no node
+//	redlock.holds           holds that are not released
+//	redlock.holds_begun     holds that there were, released or not
+//	redlock.lost            holds that were lost, by redlock.cause: refused or expired
+//	redlock.elections_led   terms that candidates have led
+//	redlock.elections_lost  terms that ended by a loss, which redlock.lost has too
+//	redlock.waits           calls to Acquire, Hold and Do, granted or not
+//	redlock.wait_time       the sum of their waits, in seconds
 //
 // The outcomes are those of the spans. No attribute contains the name of a
 // resource. The caller unregisters the result when the client is closed.
@@ -46,7 +49,10 @@ func Observe(client *redlock.Client, options MetricOptions) (metric.Registration
 	}{
 		{&o.calls, "redlock.calls", "{call}", "Attempts, extensions and releases, by outcome."},
 		{&o.handedOver, "redlock.handed_over", "{attempt}", "Granted attempts that asked no node."},
-		{&o.lost, "redlock.lost", "{hold}", "Holds that were lost."},
+		{&o.holdsBegun, "redlock.holds_begun", "{hold}", "Holds that there were, released or not."},
+		{&o.lost, "redlock.lost", "{hold}", "Holds that were lost, by cause."},
+		{&o.led, "redlock.elections_led", "{term}", "Terms that candidates have led."},
+		{&o.ledLost, "redlock.elections_lost", "{term}", "Terms that ended by a loss."},
 		{&o.waits, "redlock.waits", "{call}", "Calls to Acquire, Hold and Do, granted or not."},
 	} {
 		var err error
@@ -63,16 +69,16 @@ func Observe(client *redlock.Client, options MetricOptions) (metric.Registration
 		metric.WithUnit("s"), metric.WithDescription("The sum of the waits of these calls.")); err != nil {
 		return nil, err
 	}
-	return meter.RegisterCallback(o.observe, o.calls, o.handedOver, o.lost, o.waits, o.holds, o.waitTime)
+	return meter.RegisterCallback(o.observe, o.calls, o.handedOver, o.holdsBegun, o.lost, o.led, o.ledLost, o.waits, o.holds, o.waitTime)
 }
 
 // An observer reads a client's numbers.
 type observer struct {
-	client                         *redlock.Client
-	own                            []attribute.KeyValue
-	calls, handedOver, lost, waits metric.Int64ObservableCounter
-	holds                          metric.Int64ObservableUpDownCounter
-	waitTime                       metric.Float64ObservableCounter
+	client                                                   *redlock.Client
+	own                                                      []attribute.KeyValue
+	calls, handedOver, holdsBegun, lost, led, ledLost, waits metric.Int64ObservableCounter
+	holds                                                    metric.Int64ObservableUpDownCounter
+	waitTime                                                 metric.Float64ObservableCounter
 }
 
 func (o *observer) observe(_ context.Context, to metric.Observer) error {
@@ -88,7 +94,12 @@ func (o *observer) observe(_ context.Context, to metric.Observer) error {
 	own := metric.WithAttributes(o.own...)
 	to.ObserveInt64(o.handedOver, int64(stats.HandedOver), own)
 	to.ObserveInt64(o.holds, int64(stats.Holds), own)
-	to.ObserveInt64(o.lost, int64(stats.Lost), own)
+	to.ObserveInt64(o.holdsBegun, int64(stats.HoldsBegun), own)
+	for cause, n := range map[string]uint64{"refused": stats.LostRefused, "expired": stats.Lost - stats.LostRefused} {
+		to.ObserveInt64(o.lost, int64(n), own, metric.WithAttributes(attribute.String("redlock.cause", cause)))
+	}
+	to.ObserveInt64(o.led, int64(stats.ElectionsLed), own)
+	to.ObserveInt64(o.ledLost, int64(stats.ElectionsLost), own)
 	to.ObserveInt64(o.waits, int64(stats.Waits.Total()), own)
 	to.ObserveFloat64(o.waitTime, stats.Waits.Sum.Seconds(), own)
 	return nil

@@ -38,7 +38,9 @@ func TestMetricsOfHoldsLossesAndWaits_R12_R27(t *testing.T) {
 
 		got := collect(t, reader)
 		require.EqualValues(t, 1, got["redlock.holds"])
-		require.EqualValues(t, 0, got["redlock.lost"])
+		require.EqualValues(t, 1, got["redlock.holds_begun"])
+		require.EqualValues(t, 0, got["redlock.lost refused"])
+		require.EqualValues(t, 0, got["redlock.lost expired"])
 		require.EqualValues(t, 2, got["redlock.waits"])
 		require.InDelta(t, 3, got["redlock.wait_time"], 0.1)
 		require.EqualValues(t, 1, got["redlock.calls attempt granted"])
@@ -52,7 +54,10 @@ func TestMetricsOfHoldsLossesAndWaits_R12_R27(t *testing.T) {
 			d.Node(i).Continue()
 		}
 		got = collect(t, reader)
-		require.EqualValues(t, 1, got["redlock.lost"])
+		require.EqualValues(t, 0, got["redlock.lost refused"])
+		require.EqualValues(t, 1, got["redlock.lost expired"])
+		require.EqualValues(t, 0, got["redlock.elections_led"])
+		require.EqualValues(t, 0, got["redlock.elections_lost"])
 		require.EqualValues(t, 1, got["redlock.holds"], "it is not released yet")
 		// A renewal that the nodes execute late may have kept the keys: then the
 		// release finds them.
@@ -76,6 +81,9 @@ func collect(t *testing.T, reader sdkmetric.Reader) map[string]float64 {
 		if call, ok := of.Value("redlock.call"); ok {
 			outcome, _ := of.Value("redlock.outcome")
 			name += " " + call.AsString() + " " + outcome.AsString()
+		}
+		if cause, ok := of.Value("redlock.cause"); ok {
+			name += " " + cause.AsString()
 		}
 		got[name] = n
 	}

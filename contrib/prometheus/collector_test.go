@@ -34,6 +34,7 @@ func (fixed) Stats() redlock.Stats {
 		Extensions: redlock.CallCounts{Granted: 11, Refused: 12, NoQuorum: 13, Expired: 14, Overloaded: 15, Cancelled: 16, Closed: 17, Invalid: 18},
 		Releases:   redlock.CallCounts{Granted: 21, Refused: 22, NoQuorum: 23, Expired: 24, Overloaded: 25, Cancelled: 26, Closed: 27, Invalid: 28},
 	}
+	s.HoldsBegun, s.LostRefused, s.ElectionsLed, s.ElectionsLost = 65, 22, 66, 67
 	s.Holds, s.Lost, s.Waits.Counts[0], s.Waits.Sum = 61, 62, 63, 64*time.Second
 	s.Quorum.Counts[0], s.Quorum.Counts[10], s.Quorum.Counts[len(s.Quorum.Counts)-1] = 1, 2, 4
 	s.Quorum.Sum = 300 * time.Second
@@ -79,7 +80,11 @@ func TestEachNumber(t *testing.T) {
 		`redlock_quorum_seconds_sum{deployment="billing"} 300`,
 		`redlock_quorum_seconds_count{deployment="billing"} 7`,
 		`redlock_holds{deployment="billing"} 61`,
-		`redlock_lost_total{deployment="billing"} 62`,
+		`redlock_holds_begun_total{deployment="billing"} 65`,
+		`redlock_lost_total{cause="refused",deployment="billing"} 22`,
+		`redlock_lost_total{cause="expired",deployment="billing"} 40`,
+		`redlock_elections_led_total{deployment="billing"} 66`,
+		`redlock_elections_lost_total{deployment="billing"} 67`,
 		`redlock_wait_seconds_count{deployment="billing"} 63`,
 		`redlock_wait_seconds_sum{deployment="billing"} 64`,
 		`redlock_quorum_nodes{deployment="billing"} 3`,

@@ -4,7 +4,9 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // metrics are the descriptions of all metrics that a Collector sends.
 type metrics struct {
-	calls, handedOver, renumbered, holds, lost, quorumSeconds, waitSeconds, quorum *prometheus.Desc
+	calls, handedOver, renumbered, quorumSeconds, waitSeconds, quorum *prometheus.Desc
+
+	holds, holdsBegun, lost, led, ledLost *prometheus.Desc
 
 	up, quarantined, quarantineLeft, debts, replyTime, warnings *prometheus.Desc
 
@@ -24,7 +26,10 @@ func newMetrics(o Options) (m metrics) {
 	add(&m.renumbered, "renumbered_total", "Attempts that asked the nodes a second time at once: their first fencing number was too low.")
 	add(&m.handedOver, "handed_over_total", "Granted attempts that asked no node: another caller handed its lock over.")
 	add(&m.holds, "holds", "Holds that are not released.")
-	add(&m.lost, "lost_total", "Holds that were lost.")
+	add(&m.holdsBegun, "holds_begun_total", "Holds that there were, released or not.")
+	add(&m.lost, "lost_total", "Holds that were lost, by cause: refused if a quorum did not hold the lock any more, expired if its validity ended.", "cause")
+	add(&m.led, "elections_led_total", "Terms that candidates have led.")
+	add(&m.ledLost, "elections_lost_total", "Terms that ended by a loss, which lost_total has too.")
 	add(&m.waitSeconds, "wait_seconds", "Time from a call to Acquire, Hold or Do until it had the lock or gave up.")
 	add(&m.quorumSeconds, "quorum_seconds", "Time from the start of an attempt to its quorum of grants.")
 	add(&m.quorum, "quorum_nodes", "How many nodes are a quorum of those configured.")

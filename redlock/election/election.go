@@ -214,6 +214,7 @@ func (e *Election) campaign(
 		return pauseOfCampaigns(), nil
 	}
 	t := newTerm(ctx, h, o)
+	e.inner.Elected()
 	e.term.Store(t)
 	defer e.finish(ctx, t) // if lead panics
 	t.info.Err = lead(t.run, t.info.Term)
@@ -241,6 +242,9 @@ func (e *Election) finish(ctx context.Context, t *term) {
 	t.escort.dismiss()
 	t.info.Released = t.hold.Release(context.WithoutCancel(ctx))
 	e.term.Store(nil)
+	if errors.Is(t.ended, redlock.ErrLost) {
+		e.inner.Deposed()
+	}
 	close(t.done)
 	t.escort.wait()
 }

@@ -256,6 +256,26 @@ func TestElectionOverstays(t *testing.T) {
 	})
 }
 
+// Terms are counted, and those of them that end by a loss: not by StepDown, nor
+// with the candidacy.
+func TestTermsAreCounted_R12(t *testing.T) {
+	simulated(t, anyNumber, func(t *testing.T, m *memory) {
+		client := candidate(t, m, "a")
+		r := stand(t, client, Options{TTL: electionTTL, Rest: 100 * ms}, nil)
+		counted := func() []uint64 { s := client.Stats(); return []uint64{s.ElectionsLed, s.ElectionsLost, s.Lost} }
+		time.Sleep(time.Second)
+		require.Equal(t, []uint64{1, 0, 0}, counted())
+		require.NoError(t, r.StepDown(t.Context()))
+		time.Sleep(time.Second)
+		require.Equal(t, []uint64{2, 0, 0}, counted())
+		m.Forget("e")
+		time.Sleep(electionTTL)
+		require.Equal(t, []uint64{3, 1, 1}, counted())
+		require.ErrorIs(t, r.retire(), context.Canceled)
+		require.Equal(t, []uint64{3, 1, 1}, counted())
+	})
+}
+
 // A leader that is told by its function's context to step down does not wait
 // for itself.
 func TestStepDownFromWithin(t *testing.T) {

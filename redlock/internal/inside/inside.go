@@ -30,6 +30,9 @@ type Client interface {
 	Patience() func(err error) error
 	// Under reports whether ctx comes from a hold.
 	Under(ctx context.Context, hold any) bool
+	// Elected and Deposed count a term that begins, and one that was lost.
+	Elected()
+	Deposed()
 	// ReportLapse reports to the log why Init waits.
 	ReportLapse(left time.Duration)
 }
