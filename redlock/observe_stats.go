@@ -349,7 +349,7 @@ type HoldInfo struct {
 	Resource string    // without the prefix
 	Since    time.Time // when the granted attempt began, or the hand-over
 	Until    time.Time // when the validity ends, or when the hold was lost
-	Err      error     // why it ended, such as a *LostError, or was not renewed; or nil
+	Err      error     // why it ended (*LostError) or was not renewed, or nil
 	Dropped  uint64    // how many earlier events were dropped
 }
 

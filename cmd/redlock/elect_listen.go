@@ -23,9 +23,9 @@ import (
 )
 
 // A standing is what a candidate tells probes and load balancers: whether it
-// leads, who does, and whether it can reach a quorum. It is a handler for HTTP
-// that shows no name of a resource or of a master, no token and no password
-// (R27).
+// leads, which one leads otherwise, and whether it can reach a quorum. It is a
+// handler for HTTP that shows no name of a resource or of a master, no token and
+// no password (R27).
 type standing struct {
 	client   *redlock.Client
 	name     string
