@@ -14,8 +14,8 @@ import (
 )
 
 // A slot that another master takes by hand, and gives back at once, comes back
-// without its keys. Neither run ids nor replication histories nor epochs tell of
-// that, and no connection need have heard MOVED. But the seal is gone, too.
+// without its keys. Neither run ids nor replication histories nor epochs tell
+// of that, and no connection need have heard MOVED. But the seal is gone, too.
 func TestASlotThatComesBackWithoutItsKeys_R23(t *testing.T) {
 	t.Parallel()
 	g := redistest.Cluster(t)
