@@ -175,9 +175,9 @@ func (d *Deployment) checkRestarts() []Finding {
 		f.Change = "wait with a client, and fix the other findings; restart masters one at a time, with MaxTTL in between"
 	}
 	return append(finding(f), finding(Finding{Level: Note, Seen: d.seen(d.promoted),
-		Found:  "a server that fails over was promoted, or its deployment opened, a moment ago",
-		Why:    "its answers do not count until every lock of its predecessor has expired, and that one has stopped granting",
-		Change: "nothing"})...)
+		Found:  "no client has watched a server that fails over for long enough yet",
+		Why:    "after a promotion, and at first, it counts when every lock of a predecessor has expired, and that one has stopped granting",
+		Change: "nothing: a client that runs for that long ends it"})...)
 }
 
 // promoted returns how long clients do not count a node that fails over, beyond
