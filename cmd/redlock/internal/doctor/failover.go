@@ -100,7 +100,14 @@ func (d *Deployment) checkOutlasting() []Finding {
 		if d.MaxTTL == 0 || alone+noticed <= d.MaxTTL*2/3 {
 			return ""
 		}
-		return fmt.Sprintf("a loss is noticed after %v, a former primary may grant for %v, and MaxTTL is %v", noticed, alone, d.MaxTTL)
+		var what string
+		if noticed > 0 {
+			what = fmt.Sprintf("a loss is noticed after %v, ", noticed)
+		}
+		if alone > 0 {
+			what += fmt.Sprintf("a former primary may grant for %v, ", alone)
+		}
+		return what + fmt.Sprintf("and MaxTTL is %v", d.MaxTTL)
 	})
 	return finding(Finding{Level: Warning, Seen: seen, Found: "no lock outlives the loss of a primary",
 		Why: "a lock that was renewed in time has two thirds of its TTL left, and ends before another primary renews it",
