@@ -285,6 +285,31 @@ func TestQueryNamesWhoDidNotAnswer(t *testing.T) {
 	})
 }
 
+// A node without commands is not asked, in whatever state it is.
+func TestQueryEachPassesOverNodes(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, c *cluster) {
+		c.nodes[0].Close()
+		c.eventually(time.Second, func() bool { return c.up() == 2 }, "one node down")
+		asked := c.nodes[1].Calls("PING")
+		var calls []int
+		errs := c.group.QueryEach(brief(t, time.Second), 2, func(node int) [][]byte {
+			if node < 2 {
+				return nil
+			}
+			return pingAndGet
+		}, func(node, _ int, _ resp.Value) error {
+			calls = append(calls, node)
+			return nil
+		})
+		assert.Equal(t, []error{nil, nil, nil}, errs)
+		assert.Equal(t, []int{2, 2}, calls)
+		assert.Equal(t, asked, c.nodes[1].Calls("PING"))
+		assert.Equal(t, trip, took(func() { c.group.Query(background, pingAndGet[:1], func(_, _ int, _ resp.Value) error { return nil }) }))
+		none := func(int) [][]byte { return nil }
+		assert.Zero(t, took(func() { c.group.QueryEach(background, 1, none, nil) }), "there is nothing to wait for")
+	})
+}
+
 func TestQueryThatFindsAnAnomalyEndsTheConnection(t *testing.T) {
 	for at := range pingAndGet {
 		inBubble(t, 3, func(t *testing.T, c *cluster) {

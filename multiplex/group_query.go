@@ -25,8 +25,9 @@ func (g *Group) Query(ctx context.Context, commands [][]byte, each func(node, i 
 	return g.QueryEach(ctx, len(commands), func(int) [][]byte { return commands }, each)
 }
 
-// QueryEach is Query with n commands of its own for each node. commandsOf is
-// called under the group's mutex: it must not wait, nor call the group.
+// QueryEach is Query with n commands of its own for each node. A node without
+// commands is not asked, and its error is nil. commandsOf is called under the
+// group's mutex: it must not wait, nor call the group.
 func (g *Group) QueryEach(
 	ctx context.Context, n int, commandsOf func(node int) [][]byte, each func(node, i int, v resp.Value) error,
 ) []error {
@@ -35,16 +36,22 @@ func (g *Group) QueryEach(
 	q.open = All(g.size)
 	g.mu.Lock()
 	for _, n := range g.nodes {
+		commands := commandsOf(n.index)
 		switch {
+		case len(commands) == 0:
+			q.skip(n)
 		case g.life.closing():
 			q.settle(n, &fault{err: ErrClosed})
 		case !g.live.Has(n.index):
 			q.settle(n, n.fault)
-		case !n.inquireLocked(q.inquiryOf(n), commandsOf(n.index)...):
+		case !n.inquireLocked(q.inquiryOf(n), commands...):
 			q.settle(n, &fault{err: ErrOverloaded})
 		}
 	}
 	g.mu.Unlock()
+	if p := g.poller; p != nil {
+		defer p.readFor()()
+	}
 	select {
 	case <-q.done:
 	case <-ctx.Done():
@@ -95,6 +102,13 @@ func (q *query) settle(n *node, why *fault) {
 		q.errs[n.index] = n.blame(why)
 		q.closeLocked(n.index)
 	}
+}
+
+// skip ends the part of a node that is not asked.
+func (q *query) skip(n *node) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closeLocked(n.index)
 }
 
 // closeLocked ends one node's part.

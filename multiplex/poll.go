@@ -26,7 +26,7 @@ type poller struct {
 
 	role atomic.Uint32 // one of the roles below
 	// waiting counts the callers that sleep, or are about to, for another
-	// goroutine to decide their round.
+	// goroutine to decide their round, or to read the answers to their queries.
 	waiting atomic.Int64
 	// attached counts the polled connections. It grows under the group's mutex;
 	// the goroutine with the role decrements it.
@@ -120,6 +120,17 @@ func (p *poller) leave() {
 // or lookouts for pushes.
 func (p *poller) awaited() bool {
 	return p.waiting.Load() > 0 || p.group.tracker.listening.Load() > 0
+}
+
+// readFor has another goroutine read until the returned function is called: a
+// query would otherwise wait for the watch to look. The order of its two steps
+// is that of await.
+func (p *poller) readFor() (end func()) {
+	p.waiting.Add(1)
+	if p.role.Load() == roleFree {
+		p.callServer()
+	}
+	return func() { p.waiting.Add(-1) }
 }
 
 func (p *poller) giveUp() {

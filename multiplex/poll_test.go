@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/redistest"
+	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -363,6 +364,27 @@ func TestSomebodyReadsWhileSomebodyLooksOut(t *testing.T) {
 		require.NoError(t, err)
 	}
 	<-l.Signal()
+	soon(t, "the role is free again", func() bool {
+		return pairOn(background, g, "another") == nil && g.poller.role.Load() == roleFree
+	})
+}
+
+// The answers to a query are read when they arrive, and not at the watch's next
+// look.
+func TestAQueryDoesNotWaitForTheWatch(t *testing.T) {
+	g := onServers(t, redistest.Servers(t, 3), patient)
+	atBest(t, func() error {
+		var spent [50]time.Duration
+		for i := range spent {
+			spent[i] = took(func() { g.Query(background, pingAndGet, func(_, _ int, _ resp.Value) error { return nil }) })
+		}
+		slices.Sort(spent[:])
+		if median := spent[len(spent)/2]; median > tickMost/2 {
+			return fmt.Errorf("half of them took more than %v", median)
+		}
+		return nil
+	})
+	require.Zero(t, g.poller.waiting.Load())
 	soon(t, "the role is free again", func() bool {
 		return pairOn(background, g, "another") == nil && g.poller.role.Load() == roleFree
 	})
