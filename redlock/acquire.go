@@ -64,7 +64,7 @@ func (c *Client) attempt(ctx context.Context, lock *Lock) error {
 		err = ErrHeld
 	case refusal != nil:
 		f := refusal
-		err = &HeldError{Resource: f.Resource, Owner: f.Owner, Place: f.Place, Admitted: f.Admitted, key: f.Key, soon: f.Soon}
+		err = &HeldError{Resource: f.Resource, Owner: f.Owner, Label: f.Label, Place: f.Place, Admitted: f.Admitted, key: f.Key, soon: f.Soon}
 	}
 	if err != nil {
 		*lock = Lock{}
@@ -131,7 +131,8 @@ func (r *rounds) Round(ctx context.Context, g *kind.Grant) (*kind.Refusal, error
 	// Close waits for the outcome: a grant that comes too late is undone.
 	c.group.DelayClose(1)
 	defer c.group.DelayClose(-1)
-	g.TTL, g.Token = ttl, wire.Veil(c.kinds.Tokens.Next())
+	g.TTL = ttl
+	c.kinds.NewToken(&g.Value, c.kinds.Tokens, start)
 	command, claim := r.kind.Claim(g, r.room[:0])
 	r.said.Begin(r.kind, command.Script)
 	g.Receipt, err = c.group.Claim(ctx, command, &multiplex.Claim{

@@ -342,7 +342,7 @@ func callsOf(s *situation) map[string]func() error {
 			_, err := c.Hold(s.ctx, s.name, HoldOptions{TTL: s.ttl, Reentrant: true})
 			return err
 		},
-		"Adopt":     func() error { _, err := c.Adopt(s.name, Token{1}, s.ttl, time.Time{}); return err },
+		"Adopt":     func() error { _, err := c.Adopt(s.name, Token{1}, "", s.ttl, time.Time{}); return err },
 		"Keep":      func() error { _, err := c.Keep(s.ctx, s.lock, options); return err },
 		"Inspect":   func() error { _, err := Inspect(s.ctx, c, s.name); return err },
 		"Extend":    func() error { _, err := s.lock.Extend(s.ctx, s.ttl); return err },

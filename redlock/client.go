@@ -106,6 +106,7 @@ func newClient(ctx context.Context, config Config, founds founding) (*Client, er
 func (c *Client) newKinds() *kind.Kinds {
 	k := &kind.Kinds{
 		Encoder: wire.Encoder{Prefix: c.config.Prefix, Owner: c.config.Owner},
+		Tells:   c.config.Owner != "" && !c.config.PlainRefusals,
 		Nodes:   len(c.config.Nodes), FairLease: c.config.FairLease,
 		Tokens: new(wire.Tokens), Tickets: pure.NewNumbers(time.Now()),
 	}

@@ -637,7 +637,7 @@ func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
 	require.NoError(t, err)
 	turn, err := c.Fair(resource+"e").Acquire(t.Context(), time.Minute)
 	require.NoError(t, err)
-	adopted, err := c.Adopt(resource, lock.Token(), time.Minute, time.Now())
+	adopted, err := c.Adopt(resource, lock.Token(), "", time.Minute, time.Now())
 	require.NoError(t, err)
 	_, held := c.RW(resource+"d").Write().TryAcquire(t.Context(), time.Minute)
 	require.ErrorIs(t, held, ErrHeld)

@@ -31,22 +31,23 @@ func TestCommandsCarryAnyNameWhole(t *testing.T) {
 	for _, prefix := range []string{"", "lock:", "p\r\n$1\r\n"} {
 		c := encoding(Config{Prefix: prefix, Owner: "web-1"})
 		for _, name := range hostileNames {
-			token := wire.Veil(source.Next())
-			value, key := secretOf(token)+":web-1", prefix+name
-			release := c.kinds.Encoder.Release(nil, name, &token)
-			extend := c.kinds.Encoder.Extend(nil, name, &token, ms, 2*ms)
+			of := wire.Value{Label: "the label"}
+			c.kinds.NewToken(&of, &source, time.Now())
+			value, key := secretOf(of.Token)+":web-1 the label", prefix+name
+			release := c.kinds.Encoder.Release(nil, name, &of)
+			extend := c.kinds.Encoder.Extend(nil, name, &of, ms, 2*ms)
 			both := []string{name, "another"}
 			for _, x := range []struct {
 				got  []byte
 				want []string
 			}{
-				{c.kinds.Set(nil, name, &token, 1500*ms).Bytes, []string{"SET", key, value, "NX", "PX", "1500"}},
-				{c.kinds.Set(nil, name, &token, pure.LongestTTL).Bytes, []string{"SET", key, value, "NX", "PX", "3153600000000"}},
+				{c.kinds.Set(nil, name, &of, 1500*ms).Bytes, []string{"SET", key, value, "NX", "PX", "1500"}},
+				{c.kinds.Set(nil, name, &of, pure.LongestTTL).Bytes, []string{"SET", key, value, "NX", "PX", "3153600000000"}},
 				{release.Bytes, []string{"EVALSHA", wire.Release.Digest, "1", key, value}},
 				{extend.Bytes, []string{"EVALSHA", wire.Extend.Digest, "1", key, value, "1", "2"}},
-				{c.kinds.Several(nil, &wire.ExtendAll, both, &token, time.Second, time.Minute).Bytes,
+				{c.kinds.Several(nil, &wire.ExtendAll, both, &of, time.Second, time.Minute).Bytes,
 					[]string{"EVALSHA", wire.ExtendAll.Digest, "2", key, prefix + "another", value, "1000", "60000"}},
-				{c.kinds.Several(nil, &wire.ReleaseAll, both, &token).Bytes,
+				{c.kinds.Several(nil, &wire.ReleaseAll, both, &of).Bytes,
 					[]string{"EVALSHA", wire.ReleaseAll.Digest, "2", key, prefix + "another", value}},
 				{kind.ReleaseForms[0].Append(nil, release), []string{"DELEX", key, "IFEQ", value}},
 				{kind.ReleaseForms[1].Append(nil, release), []string{"DELIFEQ", key, value}},

@@ -45,9 +45,16 @@ type Config struct {
 	DriftFactor float64
 	// Owner is a label of this client for people, such as a host and a process:
 	// 1 to 64 bytes of printable ASCII without blanks. It becomes a part of the
-	// keys' values, and admin.Inspect and HeldError show it. If zero, the value
-	// is the token alone, as in other implementations of the algorithm.
+	// keys' values, and admin.Inspect and HeldError show it. Tokens then begin
+	// with the time, so that it can be told since when a lock is held. If zero,
+	// the value is the token alone, as in other implementations of the
+	// algorithm, unless HoldOptions.Label is set.
 	Owner string
+	// PlainRefusals leaves ErrHeld for a plain lock as it is. Otherwise a client
+	// with Owner has the nodes send the value that is in the way, for HeldError:
+	// one of another program that is longer than 4 KiB ends the connection
+	// (R32). If zero, refusals name the holder.
+	PlainRefusals bool
 	// Fenced gives every lock of this client an increasing number: see
 	// Lock.Fence. It excludes Forgetful and HandOver, and a resource must not
 	// end in ":fence". If zero, locks have no number.

@@ -228,9 +228,9 @@ func translate(err, refused error) error {
 type HeldError struct {
 	// Resource is the one of several in the way; "" for a single one.
 	Resource string
-	// Owner is the Config.Owner of the holder of that resource, by most of the
-	// refusing nodes; "" if unknown.
-	Owner string
+	// Owner and Label are the Config.Owner and the HoldOptions.Label of the
+	// holder of that resource, by most of the refusing nodes; "" if unknown.
+	Owner, Label string
 	// Place is the caller's place in the queue of Client.Fair, from 1 on, by
 	// most of the refusing nodes; 0 without one.
 	Place int
@@ -251,6 +251,9 @@ func (e *HeldError) Error() string {
 	}
 	if e.Owner != "" {
 		text += " by " + strconv.Quote(e.Owner)
+	}
+	if e.Label != "" {
+		text += " for " + strconv.Quote(e.Label)
 	}
 	return text
 }

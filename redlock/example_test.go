@@ -460,7 +460,7 @@ func ExampleClient_Adopt() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	adopted, err := client.Adopt("deploy", token, 10*time.Second, end)
+	adopted, err := client.Adopt("deploy", token, "", 10*time.Second, end)
 	if err != nil {
 		log.Fatal(err)
 	}

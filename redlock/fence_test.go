@@ -80,7 +80,7 @@ func TestFence_F1(t *testing.T) {
 			longer, err := lock.Extend(t.Context(), time.Second)
 			require.NoError(t, err)
 			require.Equal(t, last, longer.Fence(), "an extension keeps it")
-			adopted, err := b.Adopt("y", longer.Token(), time.Second, longer.Until())
+			adopted, err := b.Adopt("y", longer.Token(), "", time.Second, longer.Until())
 			require.NoError(t, err)
 			require.Zero(t, adopted.Fence())
 			require.NoError(t, longer.Release(t.Context()))

@@ -342,6 +342,13 @@ func (e *holdEnds) remaining(zero, now instant) time.Duration {
 
 // HoldOptions says how a lock is held. Every field may be zero.
 type HoldOptions struct {
+	// Label says what the lock is for, beside Config.Owner: people see it in an
+	// Inspection, redlock status and list, and others that wait in HeldError.
+	// It is in the values of the lock's keys, so it is readable by all users of
+	// the nodes: 1 to 64 bytes of printable ASCII, with blanks only in between,
+	// and no secret. A lock is not handed over to a caller with another label
+	// (Config.HandOver), and Keep cannot change it. If zero, there is none.
+	Label string
 	// TTL is how long the lock outlives a crashed client: the life of its keys,
 	// counted from the last renewal. A shorter TTL is renewed more often, at a
 	// third of the validity. If zero, the lesser of ten seconds and
@@ -413,7 +420,16 @@ func (o HoldOptions) check(c *Client, alone bool) (HoldOptions, error) {
 	case o.MinHold > ttl:
 		return o, fmt.Errorf("%w: MinHold %v is longer than the TTL, %v", ErrHoldOptions, o.MinHold, ttl)
 	}
-	return o, nil
+	return o, checkLabel(o.Label)
+}
+
+// checkLabel refuses what cannot be in the value of a key, and does not show
+// it (R27).
+func checkLabel(label string) error {
+	if label == "" || pure.Label(label) {
+		return nil
+	}
+	return fmt.Errorf("%w: the Label has %d bytes: they must be 1 to %d, printable ASCII with blanks only in between", ErrHoldOptions, len(label), pure.LongestLabel)
 }
 
 // bound returns MaxHold as pure.NewRenewal takes it.

@@ -7,7 +7,7 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 )
 
-var errKeep = fmt.Errorf("%w: MinHold is for a lock that is acquired, and Heal for a plain lock on a single resource", ErrHoldOptions)
+var errKeep = fmt.Errorf("%w: MinHold and Label are for a lock that is acquired, and Heal for a plain lock on a single resource", ErrHoldOptions)
 
 // A lock of any kind becomes a hold, and a hold a lock again. So each can do
 // what the other can: an adopted, upgraded or downgraded lock is renewed, and a
@@ -19,7 +19,8 @@ var errKeep = fmt.Errorf("%w: MinHold is for a lock that is acquired, and Heal f
 // has the values of ctx. Keep asks no node.
 //
 // The error is ErrNotHeld after the validity, or for a lock of another client;
-// ErrHoldOptions, also with MinHold, and with Heal for any but a plain lock;
+// ErrHoldOptions, also with MinHold, with a Label that the lock does not have,
+// and with Heal for any but a plain lock;
 // ErrTTL; and ErrClosed. With an error, the lock is as it was.
 func (c *Client) Keep(ctx context.Context, lock Lock, options HoldOptions) (*Hold, error) {
 	h, err := c.keepLock(ctx, lock, options)
@@ -36,7 +37,7 @@ func (c *Client) keepLock(ctx context.Context, lock Lock, o HoldOptions) (*Hold,
 	switch {
 	case err != nil:
 		return nil, err
-	case o.MinHold != 0 || !lock.kind.Traits().Alone && o.single():
+	case o.MinHold != 0 || o.Label != "" && o.Label != lock.grant.Label || !lock.kind.Traits().Alone && o.single():
 		return nil, errKeep
 	case lock.over():
 		return nil, ErrNotHeld

@@ -19,7 +19,7 @@ func TestALockOfAnyKindBecomesAHold_R10_R13(t *testing.T) {
 		"a permit":     func(c *Client) (Lock, error) { return c.Semaphore("r", 1).TryAcquire(ctx, holdTTL) },
 		"adopted": func(c *Client) (Lock, error) {
 			lock := mustAcquire(t, c, "r", holdTTL)
-			return c.Adopt("r", lock.Token(), holdTTL, lock.Until())
+			return c.Adopt("r", lock.Token(), "", holdTTL, lock.Until())
 		},
 		"upgraded": func(c *Client) (Lock, error) {
 			read, err := c.RW("r").Read().TryAcquire(ctx, holdTTL)
@@ -247,7 +247,7 @@ func TestPersistByHandIsMended_R10(t *testing.T) {
 	t.Run("the token was shown", func(t *testing.T) {
 		h, err := c.Lock("shown").TryHold(t.Context(), short)
 		require.NoError(t, err)
-		heir, err := fenced.Adopt("shown", h.Current().Token(), short.TTL, h.Until())
+		heir, err := fenced.Adopt("shown", h.Current().Token(), "", short.TTL, h.Until())
 		require.NoError(t, err)
 		heir, err = heir.Extend(t.Context(), 20*time.Second)
 		require.NoError(t, err)

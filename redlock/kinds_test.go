@@ -258,7 +258,7 @@ func TestNamesOfKeysBesideALock(t *testing.T) {
 				try := func(_ Lock, err error) { errs = append(errs, err) }
 				try(c.TryAcquire(t.Context(), name, time.Minute))
 				try(c.All(name, "y").TryAcquire(t.Context(), time.Minute))
-				try(c.Adopt(name, Token{1}, time.Minute, time.Now().Add(time.Minute)))
+				try(c.Adopt(name, Token{1}, "", time.Minute, time.Now().Add(time.Minute)))
 				for _, k := range []Locker{c.RW(name).Read(), c.RW(name).Write(), c.Semaphore(name, 1), c.Fair(name)} {
 					try(k.TryAcquire(t.Context(), time.Minute))
 					_, err := k.TryHold(t.Context(), HoldOptions{TTL: time.Minute})

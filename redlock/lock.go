@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -48,6 +49,9 @@ func (l Lock) Token() Token {
 	}
 	return l.grant.Token.Unveil()
 }
+
+// Label returns the HoldOptions.Label of the lock, "" without one.
+func (l Lock) Label() string { return l.grant.Label }
 
 // Fence returns the lock's fencing number: higher than that of every lock for
 // this resource, or any of several, granted before the request for this one.
@@ -235,10 +239,10 @@ func (c *Client) giveBack(
 }
 
 // Adopt returns a Lock acquired, or last extended, and handed over by another
-// process: the resource, the token, the TTL and the end of the validity. It
-// asks no node; Extend and Release find out whether the lock is still held. The
-// client must have the Config.Owner of the first client with the lock. The
-// error is ErrResource or ErrTTL.
+// process: the resource, the token, the label, the TTL and the end of the
+// validity. It asks no node; Extend and Release find out whether the lock is
+// still held. The client must have the Config.Owner of the first client with
+// the lock. The error is ErrResource, ErrTTL, or ErrHoldOptions for the label.
 //
 // until is trusted, so it must come from a clock of both processes, never from
 // another machine. A parsed time has only the wall clock (R4): with another
@@ -248,10 +252,10 @@ func (c *Client) giveBack(
 //
 // The first process may still use its own Lock. An extension does not count on
 // a node now in quarantine (R23). Lock.Fence is 0: pass the number on too.
-func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until time.Time) (Lock, error) {
+func (c *Client) Adopt(resource string, token Token, label string, ttl time.Duration, until time.Time) (Lock, error) {
 	c.made()
 	ttl, err := c.config.checkLock(c.kinds.Plain(), resource, ttl)
-	if err != nil {
+	if err = cmp.Or(err, checkLabel(label)); err != nil {
 		return Lock{}, named(resource, err)
 	}
 	if longest := ttl - pure.Drift(ttl, c.config.DriftFactor); pure.Remaining(until, time.Now()) > longest {
@@ -262,7 +266,8 @@ func (c *Client) Adopt(resource string, token Token, ttl time.Duration, until ti
 	every := multiplex.All(len(c.config.Nodes))
 	anywhere := multiplex.Receipt{Sent: every, Doubted: every}
 	lock := c.wanted(c.kinds.Plain(), resource, ttl)
-	lock.grant.Token, lock.grant.Receipt, lock.until = wire.Veil(token), anywhere, until
+	lock.grant.Value = wire.Value{Token: wire.Veil(token), Label: label}
+	lock.grant.Receipt, lock.until = anywhere, until
 	return lock, nil
 }
 

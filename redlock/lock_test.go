@@ -142,7 +142,7 @@ func adopted(t *testing.T, c *Client, lock Lock, ttl time.Duration) Lock {
 	t.Helper()
 	until, err := time.Parse(time.RFC3339Nano, lock.Until().Format(time.RFC3339Nano))
 	require.NoError(t, err)
-	a, err := c.Adopt(lock.Resource(), lock.Token(), ttl, until)
+	a, err := c.Adopt(lock.Resource(), lock.Token(), "", ttl, until)
 	require.NoError(t, err)
 	return a
 }
@@ -164,7 +164,7 @@ func TestAdopt(t *testing.T) {
 		require.ErrorIs(t, mine.Release(context.Background()), ErrNotHeld)
 
 		lock = mustAcquire(t, c, "r", 10*time.Second)
-		wrong, err := c.Adopt("r", Token{1}, 10*time.Second, lock.Until())
+		wrong, err := c.Adopt("r", Token{1}, "", 10*time.Second, lock.Until())
 		require.NoError(t, err)
 		_, err = wrong.Extend(context.Background(), 10*time.Second)
 		require.ErrorIs(t, err, ErrNotHeld, "another's")
@@ -186,7 +186,7 @@ func TestAdoptWithoutValidity_R10(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			simulated(t, 3, func(t *testing.T, m *memory) {
 				lock := mustAcquire(t, m.client(t, Config{}), "r", ttl)
-				mine, err := m.client(t, Config{}).Adopt("r", lock.Token(), ttl, until(lock))
+				mine, err := m.client(t, Config{}).Adopt("r", lock.Token(), "", ttl, until(lock))
 				require.NoError(t, err)
 				require.LessOrEqual(t, mine.Validity(), time.Duration(0))
 				_, err = mine.Extend(context.Background(), ttl)
@@ -203,13 +203,13 @@ func TestAdoptRefusesWhatCannotBe(t *testing.T) {
 	simulated(t, anyNumber, func(t *testing.T, m *memory) {
 		c := m.client(t, Config{MaxTTL: time.Minute})
 		soon := time.Now().Add(time.Second)
-		_, err := c.Adopt("", Token{}, time.Second, soon)
+		_, err := c.Adopt("", Token{}, "", time.Second, soon)
 		require.ErrorIs(t, err, ErrResource)
-		_, err = c.Adopt(strings.Repeat("r", 1025), Token{}, time.Second, soon)
+		_, err = c.Adopt(strings.Repeat("r", 1025), Token{}, "", time.Second, soon)
 		require.ErrorIs(t, err, ErrResource)
-		_, err = c.Adopt("r", Token{}, 0, soon)
+		_, err = c.Adopt("r", Token{}, "", 0, soon)
 		require.ErrorIs(t, err, ErrTTL)
-		_, err = c.Adopt("r", Token{}, time.Hour, soon)
+		_, err = c.Adopt("r", Token{}, "", time.Hour, soon)
 		require.ErrorIs(t, err, ErrTTL)
 	})
 }

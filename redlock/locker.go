@@ -53,6 +53,7 @@ func (l Locker) Acquire(ctx context.Context, ttl time.Duration) (Lock, error) {
 func (l Locker) TryHold(ctx context.Context, options HoldOptions) (*Hold, error) {
 	h, err := l.client.hold(ctx, l, options, func(ttl time.Duration) (Lock, error) {
 		lock := l.client.wanted(l.kind, l.name, ttl)
+		lock.grant.Label = options.Label
 		err := l.client.try(ctx, 1, &lock)
 		return lock, err
 	})
@@ -65,7 +66,7 @@ func (l Locker) Hold(ctx context.Context, options HoldOptions) (*Hold, error) {
 	within, cancel := l.client.withMaxWait(ctx, options.MaxWait)
 	defer cancel()
 	r := l.request()
-	r.confirmed, r.minHold = options.NoRenewal, options.MinHold
+	r.confirmed, r.minHold, r.label = options.NoRenewal, options.MinHold, options.Label
 	for {
 		h, err := l.client.hold(ctx, l, options, func(ttl time.Duration) (Lock, error) {
 			r.ttl = ttl
@@ -219,7 +220,8 @@ func (rw RWLock) Upgrade(ctx context.Context, read Lock, ttl time.Duration) (Loc
 	if !rw.granted(&read, kind.IsReader) || read.Validity() <= 0 {
 		return Lock{}, named(rw.name, ErrNotHeld)
 	}
-	lock := rw.client.wanted(rw.client.kinds.Upgraded(read.grant.Token), rw.name, ttl)
+	lock := rw.client.wanted(rw.client.kinds.Upgraded(read.grant.Value), rw.name, ttl)
+	lock.grant.Label = read.grant.Label
 	err := rw.client.try(ctx, 1, &lock)
 	return lock, named(rw.name, err)
 }
@@ -244,7 +246,8 @@ func (rw RWLock) Downgrade(ctx context.Context, write Lock, ttl time.Duration) (
 	case write.Validity() <= 0:
 		return Lock{}, rw.giveUp(write, ErrNotHeld) // an extension may have come late
 	}
-	lock := rw.client.wanted(rw.client.kinds.Downgraded(write.grant.Token), rw.name, ttl)
+	lock := rw.client.wanted(rw.client.kinds.Downgraded(write.grant.Value), rw.name, ttl)
+	lock.grant.Label = write.grant.Label
 	if err := rw.client.try(ctx, 1, &lock); err != nil {
 		return Lock{}, rw.giveUp(write, err) // the attempt may have sent nothing
 	}

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -41,19 +40,19 @@ const (
 // those commands.
 func prelude(config *Config, kinds *kind.Kinds) (steps []conn.Step) {
 	// No lock has this name: the DEL of the trial is executed.
-	resource := "redlock:trial:" + rand.Text()
+	resource := wire.TrialName + rand.Text()
 	key := config.Prefix + resource
-	token := wire.Veil(Token{})
+	value := wire.Value{Token: wire.Veil(Token{})}
 	// Each native form has a step of the same name. If the server lacks the
 	// command, or the user may not run it, the trial is refused, and the group
 	// uses the script (R25).
-	release := kinds.Encoder.Release(nil, resource, &token)
+	release := kinds.Encoder.Release(nil, resource, &value)
 	for i := range kind.ReleaseForms {
 		native := kind.ReleaseForms[i].Append(nil, release)
 		steps = append(steps, conn.Step{Name: kind.ReleaseForms[i].Name, Command: native, Check: refused, Optional: true})
 	}
-	if config.Owner != "" {
-		steps = append(steps, tryClaimForm(kinds, "redlock:trial:"+rand.Text())...)
+	if kinds.Tells {
+		steps = append(steps, tryClaimForm(kinds, wire.TrialName+rand.Text())...)
 	}
 	require := func(name string, command []byte, check func(resp.Value) error) {
 		step := conn.Step{Name: name, Command: command, Check: permitted(name, check), Optional: config.Allow.MissingPermissions}
@@ -64,9 +63,9 @@ func prelude(config *Config, kinds *kind.Kinds) (steps []conn.Step) {
 	}
 	const ofScript = "EVALSHA of a script with GET"
 	require(ofScript, release.Bytes, refused)
-	require(ofScript, kinds.Encoder.Extend(nil, resource, &token, time.Second, time.Second).Bytes, refused)
+	require(ofScript, kinds.Encoder.Extend(nil, resource, &value, time.Second, time.Second).Bytes, refused)
 	if config.Fenced {
-		_, claim := kinds.Plain().Claim(&kind.Grant{Name: resource, Token: token, TTL: time.Second}, nil)
+		_, claim := kinds.Plain().Claim(&kind.Grant{Name: resource, Value: value, TTL: time.Second}, nil)
 		require("EVALSHA of a script with TIME", claim.Bytes, stale)
 		require(ofScript, resp.AppendCommand(nil, "EVALSHA", wire.Floor.Digest, "2", key+wire.FenceSuffix, key, "", pure.NoRun, "0"), refused)
 	}
@@ -83,9 +82,9 @@ func prelude(config *Config, kinds *kind.Kinds) (steps []conn.Step) {
 func tryClaimForm(kinds *kind.Kinds, resource string) (steps []conn.Step) {
 	form := &kind.ClaimForms[0]
 	key, tokens := kinds.Prefix+resource, [2]wire.Characters{kinds.Tokens.Next(), kinds.Tokens.Next()}
-	first, second := wire.Veil(tokens[0]), wire.Veil(tokens[1])
+	first, second := wire.Value{Token: wire.Veil(tokens[0])}, wire.Value{Token: wire.Veil(tokens[1])}
 	value := func(v resp.Value) error {
-		if _, _, ok := pure.SplitValue(string(v.Bytes())); !ok || !bytes.HasPrefix(v.Bytes(), tokens[0][:]) {
+		if found, _ := pure.ParseValue(string(v.Bytes())); found.Owner == "" || found.Token != string(tokens[0][:]) {
 			return fmt.Errorf("redlock: the trial of %s answered %q, not the value", form.Name, v.Type())
 		}
 		return nil

@@ -50,6 +50,7 @@ func (c *Client) wait(ctx context.Context, r request, tries *int) (Lock, error) 
 			return Lock{}, c.failed(ctx, err, nil)
 		}
 		lock := c.wanted(r.kind, r.name, r.ttl)
+		lock.grant.Label = r.label
 		*tries++
 		if last = c.try(ctx, *tries, &lock); last == nil {
 			c.rivals.regained(&r, true)
@@ -145,6 +146,7 @@ func (w *waiter) tryInTurn(ctx context.Context, try int) (Lock, error) {
 	begun := c.keeper.clock()
 	w.begun = begun.at
 	lock := c.wanted(w.next, w.name, w.ttl)
+	lock.grant.Label = w.label
 	err := c.try(ctx, try, &lock)
 	w.seat.spent = time.Since(begun.at)
 	if err == nil {

@@ -127,8 +127,9 @@ func (c *Client) pass(b *baton, state uint64) bool {
 
 // give hands a lock to the first caller in its queue. In a queue with several
 // locks it is the first caller without an attempt under way. give returns false
-// without such a caller, with too little left of the validity, or if
-// tenure.hand refuses.
+// without such a caller, with too little left of the validity, for a caller
+// with another label, since the keys keep their values, or if tenure.hand
+// refuses.
 func (qs *queues) give(b *baton, state uint64, left time.Duration, config *Config) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -145,7 +146,7 @@ func (qs *queues) give(b *baton, state uint64, left time.Duration, config *Confi
 	if next.busy() || !config.worth(left, &next.request) {
 		return false
 	}
-	if !b.lock.tenure.hand(state, next.ttl) {
+	if b.lock.grant.Label != next.label || !b.lock.tenure.hand(state, next.ttl) {
 		return false
 	}
 	next.given = b

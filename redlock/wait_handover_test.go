@@ -233,7 +233,7 @@ func TestAFormerHolderHasNoToken_R9(t *testing.T) {
 		next := waits(t.Context(), c, "r")
 		require.NoError(t, first.Release(t.Context()))
 		next.got(t)
-		adopted, err := other.Adopt("r", first.Token(), 10*time.Second, first.Until())
+		adopted, err := other.Adopt("r", first.Token(), "", 10*time.Second, first.Until())
 		require.NoError(t, err)
 		require.ErrorIs(t, adopted.Release(t.Context()), ErrNotHeld)
 		time.Sleep(10 * ms)

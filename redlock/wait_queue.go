@@ -100,6 +100,7 @@ type request struct {
 	// little validity is extended first.
 	confirmed bool
 	minHold   time.Duration // see HoldOptions.MinHold
+	label     string        // see HoldOptions.Label
 }
 
 // key returns the key of a request's queue.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/redmux/redmux/internal/errtext"
@@ -13,6 +14,7 @@ type acquireCommand struct {
 	lifetime
 	fencing
 	reporting
+	labelling
 	TokenFile string `placeholder:"FILE" help:"Write the token to this file, which only its owner may read. Without this flag, write it to standard output."`
 	Quiet     bool   `short:"q" help:"Print nothing if another client holds the lock."`
 
@@ -39,6 +41,11 @@ Examples:
 `
 }
 
+// Validate is called by package kong.
+func (c *acquireCommand) Validate() error {
+	return cmp.Or(c.labelling.Validate(), c.waiting.Validate())
+}
+
 // Run is the command.
 func (c *acquireCommand) Run(p *process, d *deployment) error {
 	o := &outcome{Resource: errtext.Name(c.Resource)}
@@ -51,6 +58,7 @@ func (c *acquireCommand) acquire(p *process, d *deployment, o *outcome) error {
 	if err := checkResource(c.Resource); err != nil {
 		return err
 	}
+	d.nameProcess()
 	client, err := d.openFor(p, c.TTL, c.bound(d), c.Fenced)
 	if err != nil {
 		return c.named(d, err)
@@ -80,6 +88,7 @@ func (c *acquireCommand) acquire(p *process, d *deployment, o *outcome) error {
 
 // take waits for the lock. A signal ends the wait.
 func (c *acquireCommand) take(p *process, d *deployment, client *redlock.Client) (lock redlock.Lock, asked *contest, err error) {
+	options := redlock.HoldOptions{TTL: c.TTL, NoRenewal: true, Label: c.Label}
 	granted := func(ctx context.Context, err error) error {
 		if err != nil {
 			return err
@@ -87,15 +96,23 @@ func (c *acquireCommand) take(p *process, d *deployment, client *redlock.Client)
 		return new(form).strangers(ctx, client, c.TTL, c.bound(d), c.Resource)
 	}
 	asked = &contest{client: client, resource: c.Resource, try: func(ctx context.Context) (err error) {
-		lock, err = client.TryAcquire(ctx, c.Resource, c.TTL)
+		lock, err = detached(client.Lock(c.Resource).TryHold(ctx, options))
 		return granted(ctx, err)
 	}}
 	err = c.wait(p, d, asked, func(ctx context.Context) (err error) {
-		lock, err = client.Acquire(ctx, c.Resource, c.TTL)
+		lock, err = detached(client.Hold(ctx, c.Resource, options))
 		return granted(ctx, err)
 	})
 	if err != nil {
 		_ = release(lock) // the grant may have come right before a signal, or others were there
 	}
 	return lock, asked, err
+}
+
+// detached returns the lock of a hold that was granted.
+func detached(hold *redlock.Hold, err error) (redlock.Lock, error) {
+	if err != nil {
+		return redlock.Lock{}, err
+	}
+	return hold.Detach()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/clock"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
@@ -41,7 +42,7 @@ func TestAcquireExtendReleaseByFile(t *testing.T) {
 
 	r = within("acquire", nodes, "-n", file, "r")
 	require.Equal(t, result{exitHeld, "", r.stderr}, r)
-	require.Regexp(t, `^redlock: resource "r" is held by [0-9a-f]{16} on 3 of 3 nodes, for 1[0-9.]+s unless it is extended or released\n$`, r.stderr)
+	require.Regexp(t, `^redlock: resource "r" is held by [0-9a-f]{16} \(\S+:\d+\) since [-0-9]{10} [:0-9]{8} on 3 of 3 nodes, for 1[0-9.]+s unless it is extended or released\n$`, r.stderr)
 	kept, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, first, kept, "a lock that was not had costs no token")
@@ -74,7 +75,7 @@ func TestAcquireExtendReleaseByPipeAndEnvironment(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	r := within("acquire", nodes, "r")
 	require.Equal(t, exitOK, r.code, r.stderr)
-	require.Regexp(t, `^redlock2\.[0-9A-Za-z_-]{27}\.30000\.\d+\.\d+\.\S*\n$`, r.stdout)
+	require.Regexp(t, `^redlock2\.[0-9A-Za-z_-]{27}:[0-9A-Za-z_-]+\.30000\.\d+\.\d+\.\S*\n$`, r.stdout)
 
 	t.Setenv(tokenVariable, strings.TrimSpace(r.stdout))
 	r = within("extend", nodes, "r")
@@ -233,24 +234,25 @@ func tokenOf(text string) redlock.Token {
 
 func TestHandover(t *testing.T) {
 	for _, h := range []handover{
-		{tokenOf("A"), 30 * time.Second, 0, clock.Moment{Wall: 1, Boot: 2}, "abc", ""},
-		{tokenOf("A"), 30 * time.Second, 7, clock.Moment{Wall: 1, Boot: 2}, "abc", ""},
-		{tokenOf("-_"), time.Millisecond, 0, clock.Moment{Wall: -1, Boot: 1 << 62}, "host.example.org", "web-1.example.org:17"},
-		{tokenOf("-_"), time.Millisecond, 1<<53 - 1, clock.Moment{Wall: -1, Boot: 1 << 62}, "host.example.org", "x"},
-		{tokenOf("z9"), time.Hour, 0, clock.Moment{Wall: 0, Boot: 0}, "", ""},
+		{tokenOf("A"), 30 * time.Second, 0, clock.Moment{Wall: 1, Boot: 2}, "abc", pure.Labels{}},
+		{tokenOf("A"), 30 * time.Second, 7, clock.Moment{Wall: 1, Boot: 2}, "abc", pure.Labels{}},
+		{tokenOf("-_"), time.Millisecond, 0, clock.Moment{Wall: -1, Boot: 1 << 62}, "host.example.org", pure.Labels{Owner: "web-1.example.org:17"}},
+		{tokenOf("-_"), time.Millisecond, 1<<53 - 1, clock.Moment{Wall: -1, Boot: 1 << 62}, "host.example.org", pure.Labels{Owner: "x", Label: "a b: c."}},
+		{tokenOf("-_"), time.Millisecond, 0, clock.Moment{Wall: 1, Boot: 2}, "abc", pure.Labels{Label: "alone"}},
+		{tokenOf("z9"), time.Hour, 0, clock.Moment{Wall: 0, Boot: 0}, "", pure.Labels{}},
 	} {
 		got, err := parseHandover(h.reveal())
 		require.NoError(t, err)
 		require.Equal(t, h, got)
 		require.NotContains(t, h.reveal(), " ")
 	}
-	good := handover{tokenOf("z9"), time.Hour, 0, clock.Moment{Wall: 5, Boot: 6}, "x", ""}.reveal()
-	fenced := handover{tokenOf("z9"), time.Hour, 7, clock.Moment{Wall: 5, Boot: 6}, "x", ""}.reveal()
+	good := handover{tokenOf("z9"), time.Hour, 0, clock.Moment{Wall: 5, Boot: 6}, "x", pure.Labels{}}.reveal()
+	fenced := handover{tokenOf("z9"), time.Hour, 7, clock.Moment{Wall: 5, Boot: 6}, "x", pure.Labels{}}.reveal()
 	for _, bad := range []string{
 		"", "redlock2", strings.Repeat(".", 6), "x" + good, strings.Replace(good, "redlock2", "redlock1", 1),
 		strings.Replace(good, "z9", "z+", 1), strings.Replace(good, ".3600000.", ".0.", 1),
 		strings.Replace(good, ".3600000.", ".-1.", 1), strings.Replace(good, ".3600000.", ".99999999999999999999.", 1),
-		strings.Replace(good, ".3600000", ":.3600000", 1), strings.Replace(good, ".3600000", ":YSBi.3600000", 1), // "" and "a b"
+		strings.Replace(good, ".3600000", ":.3600000", 1), strings.Replace(good, ".3600000", ":YSBiIA.3600000", 1), // "" and "a b "
 		strings.Replace(good, ".3600000", ":+.3600000", 1),
 		strings.Replace(good, ".5.", ".5s.", 1), strings.Replace(good, ".6.", "..", 1), "redlock2 " + good,
 		strings.Replace(good, "redlock2", "redlock3", 1), strings.Replace(fenced, ".7.", ".0.", 1), strings.Replace(fenced, ".7.", ".-7.", 1),
@@ -263,7 +265,7 @@ func TestHandover(t *testing.T) {
 
 // Formatting shows no token (R27).
 func TestHandoverIsNotPrinted_R27(t *testing.T) {
-	h := handover{tokenOf("abcd"), time.Hour, 0, clock.Moment{Wall: 5, Boot: 6}, "x", ""}
+	h := handover{tokenOf("abcd"), time.Hour, 0, clock.Moment{Wall: 5, Boot: 6}, "x", pure.Labels{}}
 	for _, verb := range []string{"%v", "%+v", "%s", "%x"} {
 		require.NotContains(t, strings.ToLower(fmt.Sprintf(verb, h)), "abcd", verb)
 	}
@@ -293,11 +295,12 @@ func TestOwnerIsHandedOver(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, h.token.Fingerprint(), r.Holder)
 	text := within("status", nodes, "r").stdout
-	require.Contains(t, text, `"r": held by `+r.Holder+" (web-1:17) on 3 of 3 nodes, for ")
+	require.Contains(t, text, `"r": held by `+r.Holder+" (web-1:17) since ")
+	require.Contains(t, text, " on 3 of 3 nodes, for ")
 	require.NotContains(t, text, h.token.Reveal())
 	refused := within("acquire", nodes, "-n", "--owner=web-2", "r")
 	require.Equal(t, exitHeld, refused.code)
-	require.Contains(t, refused.stderr, r.Holder+" (web-1:17) on ")
+	require.Contains(t, refused.stderr, r.Holder+" (web-1:17) since ")
 	require.Equal(t, "web-1:17", asJSON[outcome](t, exitHeld, "acquire", nodes, "-n", "--json", "r").HolderOwner)
 	forced := within("release", nodes, "--force", "--yes", "none")
 	require.NotContains(t, forced.stdout, h.token.Reveal())

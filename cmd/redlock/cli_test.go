@@ -436,7 +436,7 @@ func TestCompletion(t *testing.T) {
 	require.Equal(t, []string{"acquire"}, completed(t, "redlock", "ac"))
 	require.Equal(t, []string{"--min-hold"}, completed(t, "redlock", "run", "--min"))
 	require.Empty(t, completed(t, "redlock", "acquire", "--min"), "a flag of another command")
-	require.Equal(t, []string{"--nodes"}, completed(t, "redlock", "--no"), "a flag of all")
+	require.Equal(t, []string{"--nodes", "--no-owner"}, completed(t, "redlock", "--no"), "flags of all")
 	require.Subset(t, completed(t, "redlock", "acquire", "-n", "--no"), []string{"--nodes", "--nonblock"})
 	require.Contains(t, completed(t, "redlock", "run", "r", "--", "prin"), "printf", "the command's name")
 	require.Equal(t, []string{"fish"}, completed(t, "redlock", "completion", "fi"))

@@ -26,6 +26,7 @@ type deployment struct {
 	Nodes              []string      `env:"REDLOCK_NODES" sep:"none" placeholder:"URL" help:"URLs of all masters, separated by commas, blanks or line breaks: redis://host:port, rediss:// with TLS, unix:///path; where the server may change, redis+sentinel://s1,s2,s3/name, redis+cluster://h1,h2,h3, or ?failover=. Parameters such as ?tls_ca_file=, ?tls_cert_file= and ?tls_key_file= are part of the URL."`
 	Prefix             string        `env:"REDLOCK_PREFIX" help:"Prefix of all keys, the same for all clients."`
 	Owner              string        `env:"REDLOCK_OWNER" placeholder:"LABEL" help:"A label of this client, such as a host's name, for redlock status and for others that wait: 1 to 64 bytes of printable ASCII without blanks. It becomes a part of the locks' keys' values."`
+	NoOwner            bool          `env:"REDLOCK_NO_OWNER" help:"Without --owner, take locks without a label. Otherwise redlock run and acquire use the host and the process, as in web-1:4711."`
 	User               string        `env:"REDLOCK_USER" help:"User name for nodes whose URL has none."`
 	PasswordEnv        string        `placeholder:"VAR" help:"Environment variable that holds the password for nodes whose URL has none."`
 	PasswordFile       string        `placeholder:"FILE" help:"File that holds the password in one line, in place of --password-env. It is read again at each connection, and every ten seconds: open connections take a new password."`
@@ -57,10 +58,39 @@ func (d *deployment) Validate() error {
 		return errors.New("--timeout must be more than 0")
 	case d.Owner != "" && !pure.Owner(d.Owner):
 		return errors.New("--owner must be 1 to 64 bytes of printable ASCII without blanks")
+	case d.Owner != "" && d.NoOwner:
+		return errors.New("--owner excludes --no-owner")
 	case d.MaxTTL < 0:
 		return errtext.Negative("--max-ttl", d.MaxTTL)
 	case d.Forgetful && (d.MaxTTL > 0 || len(d.Durable) > 0):
 		return errors.New("--forgetful excludes --max-ttl and --durable")
+	}
+	return nil
+}
+
+// nameProcess labels locks by the host and this process, unless a flag says
+// otherwise.
+func (d *deployment) nameProcess() {
+	if d.Owner != "" || d.NoOwner {
+		return
+	}
+	host, _ := os.Hostname()
+	process := fmt.Sprintf(":%d", os.Getpid())
+	host = host[:min(len(host), pure.LongestOwner-len(process))]
+	if d.Owner = host + process; !pure.Owner(d.Owner) {
+		d.Owner = "pid" + process
+	}
+}
+
+// labelling has the flag of commands that take a lock.
+type labelling struct {
+	Label string `placeholder:"TEXT" help:"What the lock is for, beside --owner: 1 to 64 bytes of printable ASCII, and no secret."`
+}
+
+// Validate is called by package kong.
+func (l *labelling) Validate() error {
+	if l.Label != "" && !pure.Label(l.Label) {
+		return errors.New("--label must be 1 to 64 bytes of printable ASCII, with blanks only in between")
 	}
 	return nil
 }
@@ -77,7 +107,7 @@ func (d *deployment) config(p *process) (redlock.Config, error) {
 	}
 	config := redlock.Config{
 		Nodes: redlock.Nodes(d.Nodes...), Prefix: d.Prefix, Username: d.User, Password: password, Connect: redlock.Connect{Timeout: d.Timeout, ClientName: "redlock"},
-		MaxTTL: d.MaxTTL, Forgetful: d.Forgetful, Owner: d.Owner,
+		MaxTTL: d.MaxTTL, Forgetful: d.Forgetful, Owner: d.Owner, PlainRefusals: true, // a command that is refused inspects
 	}
 	if ask := d.source; ask != nil {
 		config.Connect.Credentials = func(ctx context.Context, _ redlock.Node) (conn.Credentials, error) { return ask(ctx) }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/signal"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/redmux/redmux/cmd/redlock/internal/supervise"
 	"github.com/redmux/redmux/internal/errtext"
-	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/election"
 )
@@ -22,6 +20,7 @@ import (
 type electCommand struct {
 	lifetime
 	passing
+	labelling
 	hooks
 	KillAfter time.Duration `default:"5s" placeholder:"DURATION" help:"Time between TERM and KILL for a command that must stop (${default}); at most a third of the TTL, and less if the validity of the lock ends sooner."`
 	Listen    string        `placeholder:"ADDRESS" help:"Answer probes over HTTP on HOST:PORT or unix:PATH: /leader with 200 while the command leads, /healthz with 200 while a quorum of masters is up, otherwise 503; / with the same as JSON."`
@@ -55,7 +54,7 @@ func (c *electCommand) Validate() error {
 	if c.HookTimeout <= 0 {
 		return errors.New("--hook-timeout must be more than 0")
 	}
-	return errtext.Negative("--kill-after", c.KillAfter)
+	return cmp.Or(c.labelling.Validate(), errtext.Negative("--kill-after", c.KillAfter))
 }
 
 // restAfterLoss is how long a candidate waits after its command was stopped for
@@ -76,9 +75,8 @@ func (c *electCommand) Run(p *process, d *deployment) error {
 	if err != nil {
 		return err
 	}
-	if d.Owner == "" {
-		d.Owner = candidate()
-	}
+	d.NoOwner = false // a candidate has a name
+	d.nameProcess()
 	var listener net.Listener
 	if c.Listen != "" {
 		if listener, err = listenOn(c.Listen); err != nil {
@@ -104,7 +102,7 @@ func (c *electCommand) Run(p *process, d *deployment) error {
 		defer term.standing.serve(listener)()
 	}
 	term.election, err = election.New(client, c.Name, election.Options{
-		TTL: c.TTL, Rest: restAfterLoss, TermDone: term.over,
+		TTL: c.TTL, Label: c.Label, Rest: restAfterLoss, TermDone: term.over,
 	})
 	if err != nil {
 		return err
@@ -112,17 +110,6 @@ func (c *electCommand) Run(p *process, d *deployment) error {
 	err = term.election.Run(r.ctx, term.lead)
 	r.end()
 	return term.verdict(err)
-}
-
-// candidate is the name of a candidate that was given none.
-func candidate() string {
-	host, _ := os.Hostname()
-	process := fmt.Sprintf("%d", os.Getpid())
-	host = host[:min(len(host), pure.LongestOwner-1-len(process))]
-	if label := host + "-" + process; pure.Owner(label) {
-		return label
-	}
-	return "pid-" + process
 }
 
 // An electedTerm is the latest term of a candidate.

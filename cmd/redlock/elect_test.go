@@ -67,7 +67,7 @@ func TestElectRunsOneCommand(t *testing.T) {
 	eventually(t, "no second leader", func() bool { return len(lines(t, path)) == 3 })
 	found, err = admin.Inspect(t.Context(), c, "r")
 	require.NoError(t, err)
-	require.True(t, strings.HasSuffix(found.Owner, "-"+strconv.Itoa(second.Process.Pid)), found.Owner)
+	require.True(t, strings.HasSuffix(found.Owner, ":"+strconv.Itoa(second.Process.Pid)), found.Owner)
 	require.NoError(t, second.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, 5, await(t, second))
 	said := lines(t, path)

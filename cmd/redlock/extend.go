@@ -42,7 +42,7 @@ func (c *extendCommand) extend(p *process, d *deployment, o *outcome) error {
 	if err != nil {
 		return err
 	}
-	d.Owner = old.owner // whatever the flag says: it is part of the lock
+	d.Owner = old.Owner // whatever the flag says: it is part of the lock
 	client, err := d.openFor(p, c.TTL, d.Timeout, false)
 	if err != nil {
 		return err

@@ -304,8 +304,8 @@ func (f *forced) found(probes []*probe.Probe) string {
 // fingerprint is that of package redlock, so that a holder can recognize
 // itself.
 func fingerprint(value string) string {
-	if token, owner, ok := pure.SplitValue(value); ok {
-		return named(fingerprint(token), owner)
+	if v, ok := pure.ParseValue(value); ok && v.Token != value {
+		return named(fingerprint(v.Token), v.Owner, v.Label)
 	}
 	sum := sha256.Sum256([]byte(value))
 	return hex.EncodeToString(sum[:8])

@@ -24,7 +24,8 @@ import (
 //	redlock3.<token>.<TTL in ms>.<fencing number>.<wall clock>.<boot time>.<boot id>
 //
 // The second form is that of a lock with a fencing number. The token of a lock
-// with an owner is followed by a colon and the label, in base64url.
+// with labels is followed by a colon and what follows it in the keys' values, in
+// base64url: the label of the client, and that of the lock.
 //
 // It can release the lock, so it is a secret (R27). The end of the validity is
 // only usable on the machine that wrote it, until its next restart: no other
@@ -35,7 +36,7 @@ type handover struct {
 	fence uint64 // 0 if the lock has none
 	until clock.Moment
 	boot  string // the run of the machine that until belongs to, "" if unknown
-	owner string // of the client that was granted the lock, "" if it has none
+	pure.Labels
 }
 
 // handoverOf returns the handover of a lock as it is now. fence is its number:
@@ -43,7 +44,7 @@ type handover struct {
 func handoverOf(d *deployment, lock redlock.Lock, ttl time.Duration, fence uint64) handover {
 	boot, _ := clock.BootID()
 	until := clock.Now().Add(lock.Validity())
-	return handover{token: lock.Token(), owner: d.Owner, ttl: ttl, fence: fence, until: until, boot: boot}
+	return handover{token: lock.Token(), Labels: pure.Labels{Owner: d.Owner, Label: lock.Label()}, ttl: ttl, fence: fence, until: until, boot: boot}
 }
 
 const handoverVersion, fencedVersion = "redlock2", "redlock3"
@@ -52,8 +53,8 @@ const handoverVersion, fencedVersion = "redlock2", "redlock3"
 // by accident.
 func (h handover) reveal() string {
 	token := h.token.Reveal()
-	if h.owner != "" {
-		token += ":" + base64.RawURLEncoding.EncodeToString([]byte(h.owner))
+	if h.Labels != (pure.Labels{}) {
+		token += ":" + base64.RawURLEncoding.EncodeToString([]byte(h.Labels.String()))
 	}
 	parts := []string{handoverVersion, token, strconv.FormatInt(h.ttl.Milliseconds(), 10)}
 	if h.fence != 0 {
@@ -80,13 +81,17 @@ func parseHandover(text string) (h handover, err error) {
 	if len(parts) != n || version != handoverVersion && version != fencedVersion {
 		return handover{}, errHandover
 	}
-	token, label, owned := strings.Cut(parts[1], ":")
+	token, labels, labelled := strings.Cut(parts[1], ":")
 	if h.token, err = redlock.ParseToken(token); err != nil {
 		return handover{}, errHandover
 	}
-	owner, err := base64.RawURLEncoding.DecodeString(label)
-	if h.owner = string(owner); err != nil || owned && !pure.Owner(h.owner) {
-		return handover{}, errHandover
+	if labelled {
+		text, err := base64.RawURLEncoding.DecodeString(labels)
+		value, ok := pure.ParseValue(token + ":" + string(text))
+		if err != nil || !ok {
+			return handover{}, errHandover
+		}
+		h.Labels = value.Labels
 	}
 	ms, err := strconv.ParseInt(parts[2], 10, 48) // more would not fit into a time.Duration
 	if err != nil || ms <= 0 {
@@ -119,7 +124,7 @@ func (h handover) adopt(client *redlock.Client, resource string) (redlock.Lock, 
 	if h.here() {
 		until = time.Now().Add(h.until.Sub(clock.Now()))
 	}
-	return client.Adopt(resource, h.token, h.ttl, until)
+	return client.Adopt(resource, h.token, h.Label, h.ttl, until)
 }
 
 // tokenSource has the flag for the source of a token. The token is not an

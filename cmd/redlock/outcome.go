@@ -44,7 +44,8 @@ type outcome struct {
 
 	// The lock of another client.
 	Holder      string   `json:"holder,omitempty"`       // its fingerprint
-	HolderOwner string   `json:"holder_owner,omitempty"` // its label
+	HolderOwner string   `json:"holder_owner,omitempty"` // the label of its client
+	HolderLabel string   `json:"holder_label,omitempty"` // that of the lock
 	HolderTTLMS *float64 `json:"holder_ttl_ms,omitempty"`
 
 	// The run of a command.
@@ -91,7 +92,7 @@ func (o *outcome) conclude(err error, success string) {
 // holder sets what is known of the lock of another client.
 func (o *outcome) holder(found *admin.Inspection) {
 	if found != nil && found.Holder != "" {
-		o.Holder, o.HolderOwner, o.HolderTTLMS = found.Holder, found.Owner, ttlNumber(found.TTL, true)
+		o.Holder, o.HolderOwner, o.HolderLabel, o.HolderTTLMS = found.Holder, found.Owner, found.Label, ttlNumber(found.TTL, true)
 	}
 }
 

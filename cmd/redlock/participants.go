@@ -118,7 +118,7 @@ func participantsTable(found admin.Inspection, head []string, all []admin.Partic
 		if p.TTL == admin.NoExpiry {
 			ttl = "none"
 		}
-		rows = append(rows, []string{strconv.Itoa(p.Number), named(p.Holder, p.Owner), ttl, nodesText(found, p.Nodes)})
+		rows = append(rows, []string{strconv.Itoa(p.Number), named(p.Holder, p.Owner, p.Label), ttl, nodesText(found, p.Nodes)})
 	}
 	text := "\n" + table(rows)
 	if more := len(all) - longestTable; more > 0 {

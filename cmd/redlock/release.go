@@ -58,7 +58,7 @@ func (c *releaseCommand) release(p *process, d *deployment) error {
 	if err != nil {
 		return err
 	}
-	d.Owner = old.owner // whatever the flag says: it is part of the lock
+	d.Owner = old.Owner // whatever the flag says: it is part of the lock
 	client, err := d.openToRelease(p, old.ttl)
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ type runCommand struct {
 	fencing
 	form
 	passing
+	labelling
 	ConflictExitCode int           `short:"E" name:"conflict-exit-code" default:"75" placeholder:"CODE" help:"Exit code if another client holds the lock (${default})."`
 	MinHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Keep the lock for at least this long, even if the command ends sooner: for a job that several machines start at once. At most the TTL."`
 	MaxHold          time.Duration `default:"0s" placeholder:"DURATION" help:"Stop a command that takes longer: exit code 124."`
@@ -102,7 +103,7 @@ func (c *runCommand) Validate() error {
 	if err := c.validateForm(); err != nil {
 		return err
 	}
-	return c.waiting.Validate()
+	return cmp.Or(c.labelling.Validate(), c.waiting.Validate())
 }
 
 // Run is the command.
@@ -142,6 +143,7 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 	if err != nil {
 		return err
 	}
+	d.nameProcess()
 	client, err := d.openFor(p, c.TTL, c.bound(d), c.Fenced)
 	if err != nil {
 		return c.named(d, err)
@@ -300,7 +302,7 @@ func (c *runCommand) hold(p *process, d *deployment, client *redlock.Client) (ho
 
 // holdOnce is hold for the form that was asked for. A signal ends the wait.
 func (c *runCommand) holdOnce(p *process, d *deployment, client *redlock.Client) (hold *redlock.Hold, asked *contest, err error) {
-	options := redlock.HoldOptions{TTL: c.TTL, MinHold: c.MinHold, Heal: c.Heal}
+	options := redlock.HoldOptions{TTL: c.TTL, Label: c.Label, MinHold: c.MinHold, Heal: c.Heal}
 	try, wait := c.holders(client)
 	granted := func(ctx context.Context, err error) error {
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -132,7 +133,8 @@ func judge(found admin.Inspection, kinds []kind) verdict {
 type nodeReport struct {
 	Addr    string   `json:"addr"`
 	Holder  string   `json:"holder,omitempty"`
-	Owner   string   `json:"owner,omitempty"`   // the holder's label
+	Owner   string   `json:"owner,omitempty"`   // the label of the holder's client
+	Label   string   `json:"label,omitempty"`   // that of its lock
 	Foreign bool     `json:"foreign,omitempty"` // a key of another kind
 	Type    string   `json:"type,omitempty"`    // the server's type of a key of another kind
 	Kind    string   `json:"kind,omitempty"`    // the same in words
@@ -147,7 +149,9 @@ type statusReport struct {
 	Resource string    `json:"resource"`
 	Verdict  verdict   `json:"verdict"`
 	Holder   string    `json:"holder,omitempty"`
-	Owner    string    `json:"owner,omitempty"`  // the holder's label
+	Owner    string    `json:"owner,omitempty"`  // the label of the holder's client
+	Label    string    `json:"label,omitempty"`  // that of its lock
+	Since    time.Time `json:"since,omitzero"`   // by its clock
 	TTL      *float64  `json:"ttl_ms,omitempty"` // how long a quorum will have the holder's key
 	Agree    int       `json:"agree"`
 	Quorum   int       `json:"quorum"`
@@ -160,24 +164,24 @@ type statusReport struct {
 func statusView(place screen, found admin.Inspection, kinds []kind, err error) view {
 	v := judge(found, kinds)
 	r := statusReport{
-		At: time.Now(), Resource: errtext.Name(found.Resource), Verdict: v, Holder: found.Holder, Owner: found.Owner, Agree: found.Agree,
+		At: time.Now(), Resource: errtext.Name(found.Resource), Verdict: v, Holder: found.Holder, Owner: found.Owner, Label: found.Label, Since: found.Since, Agree: found.Agree,
 		Quorum: multiplex.Quorum(len(found.Nodes)), TTL: ttlNumber(found.TTL, found.Holder != ""), Error: errorText(err),
 		participants: participantsOf(found),
 	}
 	if v == verdictForeign {
-		r.Holder, r.Owner, r.TTL, r.Agree = "", "", nil, 0 // what a quorum has may be a counter
+		r.Holder, r.Owner, r.Label, r.Since, r.TTL, r.Agree = "", "", "", time.Time{}, nil, 0 // what a quorum has may be a counter
 	}
 	rows := [][]string{{"NODE", "HOLDER", "TTL"}}
 	if found.Permits > 0 {
 		rows[0] = append(rows[0], "PERMITS")
 	}
 	for i, n := range found.Nodes {
-		row := nodeReport{Addr: n.Addr, Holder: n.Holder, Owner: n.Owner, TTL: ttlNumber(n.TTL, n.Holder != "" || n.Foreign), Permits: n.Permits, Error: errorText(n.Err)}
+		row := nodeReport{Addr: n.Addr, Holder: n.Holder, Owner: n.Owner, Label: n.Label, TTL: ttlNumber(n.TTL, n.Holder != "" || n.Foreign), Permits: n.Permits, Error: errorText(n.Err)}
 		if k := kindAt(kinds, i); isForeign(n, k) {
-			row.Foreign, row.Holder, row.Owner, row.Type, row.Kind = true, "", "", plain(k.Type), kindName(k)
+			row.Foreign, row.Holder, row.Owner, row.Label, row.Type, row.Kind = true, "", "", "", plain(k.Type), kindName(k)
 		}
 		r.Nodes = append(r.Nodes, row)
-		cells := []string{n.Addr, cmp.Or(row.Error, row.Kind, named(row.Holder, row.Owner)), ttlText(n)}
+		cells := []string{n.Addr, cmp.Or(row.Error, row.Kind, named(row.Holder, row.Owner, row.Label)), ttlText(n)}
 		if found.Permits > 0 {
 			cells = append(cells, permitsCell(n))
 		}
@@ -233,7 +237,7 @@ func keyText(v verdict, found admin.Inspection, kinds []kind) string {
 		if found.TTL != admin.NoExpiry {
 			left = "for " + found.TTL.Round(time.Millisecond).String() + " unless it is extended or released"
 		}
-		return fmt.Sprintf("held by %s on %d of %s, %s", named(found.Holder, found.Owner), found.Agree, nodes, left)
+		return fmt.Sprintf("held by %s%s on %d of %s, %s", named(found.Holder, found.Owner, found.Label), sinceText(found.Since), found.Agree, nodes, left)
 	case verdictShared:
 		return fmt.Sprintf("shared on %d of %s: ", found.Agree, nodes)
 	case verdictFree:
@@ -256,13 +260,26 @@ func keyText(v verdict, found admin.Inspection, kinds []kind) string {
 	}
 }
 
-// named adds the owner's label to the fingerprint of a holder. The label is
-// printable ASCII.
-func named(holder, owner string) string {
-	if owner == "" {
+// named adds the labels of its client and of its lock to the fingerprint of a
+// holder. Labels are printable ASCII.
+func named(holder, owner, label string) string {
+	switch {
+	case owner == "" && label == "":
 		return holder
+	case label == "":
+		return holder + " (" + owner + ")"
+	default:
+		return holder + " (" + strings.TrimSpace(owner+" "+strconv.Quote(label)) + ")"
 	}
-	return holder + " (" + owner + ")"
+}
+
+// sinceText says since when a lock is held, in the time zone of this process;
+// "" if that is not known.
+func sinceText(since time.Time) string {
+	if since.IsZero() {
+		return ""
+	}
+	return " since " + since.Local().Format(time.DateTime)
 }
 
 func ttlText(n admin.InspectedNode) string {

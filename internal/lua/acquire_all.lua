@@ -12,7 +12,7 @@ for i = 1, #KEYS do
     value = ''
   end
   if value then
-    return i .. ' ' .. (#value <= 100 and value or '')
+    return i .. ' ' .. (#value <= 160 and value or '')
   end
 end
 for i = 1, #KEYS do

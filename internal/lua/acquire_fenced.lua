@@ -71,7 +71,7 @@ for i = 1, n do
 end
 if holder then
   local value = found[holder]
-  return {0, last, holder .. ' ' .. (#value <= 100 and value or '')}
+  return {0, last, holder .. ' ' .. (#value <= 160 and value or '')}
 end
 local number = tonumber(ARGV[3])
 if number <= last then

@@ -82,4 +82,4 @@ if ahead then
   local place = first and first < rank and rank + 1 or rank + 2
   return '2 ' .. place .. ' ' .. (#ahead <= 100 and ahead or '')
 end
-return value and '1 ' .. (#value <= 100 and value or '') or 1
+return value and '1 ' .. (#value <= 160 and value or '') or 1

@@ -42,7 +42,7 @@ for i = 2, #fields do
   if till and tonumber(till) > now then
     said[#said + 1] = fields[i]
     said[#said + 1] = till - now
-    said[#said + 1] = #value <= 100 and value or redis.sha1hex(value)
+    said[#said + 1] = #value <= 160 and value or redis.sha1hex(value)
   end
 end
 return said

@@ -28,7 +28,7 @@ for i = #all - 1, 1, -2 do
   if rest > 0 then
     said[#said + 1] = 0
     said[#said + 1] = rest
-    said[#said + 1] = #all[i] <= 100 and all[i] or redis.sha1hex(all[i])
+    said[#said + 1] = #all[i] <= 160 and all[i] or redis.sha1hex(all[i])
   end
 end
 return said

@@ -15,7 +15,7 @@ for i = 1, 3, 2 do
     value = ''
   end
   if value then
-    return i .. ' ' .. (#value <= 100 and value or '')
+    return i .. ' ' .. (#value <= 160 and value or '')
   end
 end
 -- First the grant, then those whose time is over: see write.lua.

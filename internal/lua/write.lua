@@ -17,7 +17,7 @@ if type(value) == 'table' then
   value = ''
 end
 if value then
-  return '1 ' .. (#value <= 100 and value or '')
+  return '1 ' .. (#value <= 160 and value or '')
 end
 -- Readers whose time is over are removed after the grant: at maxmemory, a
 -- server refuses a script's first write only.
@@ -34,7 +34,7 @@ for i = #last - 1, 1, -2 do
     if ARGV[4] ~= '0' and redis.call('PTTL', KEYS[3]) < ARGV[4] * 3 / 4 then
       redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[4])
     end
-    return '2 ' .. (#reader <= 100 and reader or '')
+    return '2 ' .. (#reader <= 160 and reader or '')
   end
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])

@@ -3,10 +3,14 @@ package pure
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
+	"time"
 )
 
-// What the value of a lock's keys says: the token, and after a colon the label
-// of its owner, if it has one.
+// What the value of a lock's keys says: the token; after a colon, the label of
+// its client, if that has one; and after a blank, the lock's own label, if it
+// has one. The token of a lock with a label of either kind begins with the time
+// of its attempt.
 
 const (
 	// TokenText is the length of a token's text.
@@ -14,42 +18,101 @@ const (
 	// OwnerSeparator stands between the token and the owner's label. No token
 	// has it.
 	OwnerSeparator = ':'
-	// LongestOwner bounds an owner's label, in bytes.
+	// LabelSeparator stands before the lock's own label. No owner has it.
+	LabelSeparator = ' '
+	// LongestOwner and LongestLabel bound labels, in bytes.
 	LongestOwner = 64
+	LongestLabel = 64
+	// LongestValue bounds a value. The scripts of locks know it too.
+	LongestValue = TokenText + 1 + LongestOwner + 1 + LongestLabel
 )
+
+// Labels are those of a lock's holder.
+type Labels struct {
+	Owner string // of the client; "" without one
+	Label string // of the lock; "" without one
+}
+
+// String returns the labels as they follow the token and the colon.
+func (l Labels) String() string {
+	if l.Label == "" {
+		return l.Owner
+	}
+	return l.Owner + string(LabelSeparator) + l.Label
+}
+
+// A Value is what may be shown of a key's value, and the token.
+type Value struct {
+	Token string
+	Labels
+	Since time.Time // of the attempt, to the second; zero without labels
+}
 
 // Owner reports whether a label can be an owner's: 1 to 64 bytes of printable
 // ASCII without blanks.
 func Owner(label string) bool {
+	return Label(label) && !strings.ContainsRune(label, LabelSeparator)
+}
+
+// Label reports whether a label can be a lock's: 1 to 64 bytes of printable
+// ASCII, with blanks only in between.
+func Label(label string) bool {
 	for i := range len(label) {
-		if label[i] <= ' ' || label[i] > '~' {
+		if label[i] < ' ' || label[i] > '~' {
 			return false
 		}
 	}
-	return len(label) > 0 && len(label) <= LongestOwner
+	return len(label) > 0 && len(label) <= LongestLabel && label[0] != ' ' && label[len(label)-1] != ' '
 }
 
-// SplitValue splits the value of a key that has an owner. ok is false for any
-// other value, such as a token alone, or what another program has set.
-func SplitValue(value string) (token, owner string, ok bool) {
-	if len(value) <= TokenText || value[TokenText] != OwnerSeparator {
-		return "", "", false
-	}
-	token, owner = value[:TokenText], value[TokenText+1:]
+// ParseValue reads the value of a lock's key. ok is false for what another
+// program has set, and then no part of it reaches an error or a terminal.
+func ParseValue(value string) (v Value, ok bool) {
+	token, labels, labelled := strings.Cut(value, string(OwnerSeparator))
 	if !hasDigits(token, TokenText, tokenDigits) {
-		return "", "", false
+		return Value{}, false
 	}
-	if !Owner(owner) {
-		return "", "", false // and no part of it reaches an error or a terminal
+	v.Token = token
+	if !labelled {
+		return v, true
 	}
-	return token, owner, true
+	var own bool
+	v.Owner, v.Label, own = strings.Cut(labels, string(LabelSeparator))
+	if v.Owner != "" && !Owner(v.Owner) || own != Label(v.Label) || labels == "" {
+		return Value{}, false
+	}
+	v.Since = stampedAt(token)
+	return v, true
 }
 
-// tokenDigits are the digits of base64url.
+// tokenDigits are the digits of base64url, by their values.
 const tokenDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
+// stampDigits is how many digits of a token are its stamp: 36 bits of seconds
+// last for two thousand years.
+const stampDigits = 6
+
+// Stamp writes a time to the beginning of a token's text, as seconds since
+// 1970. Behind it are 124 random bits.
+func Stamp(token []byte, at time.Time) {
+	seconds := max(0, at.Unix())
+	for i := stampDigits - 1; i >= 0; i-- {
+		token[i] = tokenDigits[seconds%int64(len(tokenDigits))]
+		seconds /= int64(len(tokenDigits))
+	}
+}
+
+// stampedAt returns the time that Stamp wrote.
+func stampedAt(token string) time.Time {
+	seconds := int64(0)
+	for i := range stampDigits {
+		seconds = seconds*int64(len(tokenDigits)) + int64(strings.IndexByte(tokenDigits, token[i]))
+	}
+	return time.Unix(seconds, 0)
+}
+
 // Fingerprint returns the start of a value's SHA-256: enough to compare two
-// values, and of no use to find a token, which has 160 random bits.
+// values, and of no use to find a token, which has at least 124 random bits.
 func Fingerprint(value []byte) string {
 	sum := sha256.Sum256(value)
 	return hex.EncodeToString(sum[:8])

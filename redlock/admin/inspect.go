@@ -33,6 +33,12 @@ type Inspection struct {
 	// Owner is the redlock.Config.Owner of the holder, "" without one or if
 	// unknown.
 	Owner string `json:"owner,omitempty"`
+	// Label is the redlock.HoldOptions.Label of the holder's lock, "" without
+	// one.
+	Label string `json:"label,omitempty"`
+	// Since is when the holder's client asked for the lock, by its clock and to
+	// the second. It is zero without Owner and Label.
+	Since time.Time `json:"since,omitzero"`
 	// Fence is the fencing number of the holder's lock, as redlock.Lock.Fence
 	// has it, for two clients with redlock.Config.Fenced: the least of those on
 	// the nodes with the holder's key. Otherwise it is 0.
@@ -80,9 +86,11 @@ type InspectedNode struct {
 	// Holder is the fingerprint of the token in the key's value, or of the
 	// whole value of no lock; "" without a key or for a key without a string.
 	Holder string `json:"holder,omitempty"`
-	// Owner is the label in the value: see redlock.Config.Owner. It is ""
-	// without one, or for a value of another form.
-	Owner string `json:"owner,omitempty"`
+	// Owner, Label and Since are in the value: see Inspection. They are zero
+	// for a value of another form.
+	Owner string    `json:"owner,omitempty"`
+	Label string    `json:"label,omitempty"`
+	Since time.Time `json:"since,omitzero"`
 	// Fence is the node's last granted fencing number for the resource, for a
 	// client with redlock.Config.Fenced and a node with a number and a key;
 	// otherwise 0.
@@ -168,28 +176,39 @@ func inspect(ctx context.Context, client *redlock.Client, resource string, parti
 	}
 	limited, cancel := c.limit(ctx)
 	defer cancel()
-	errs := c.askFor(limited, &all, participants)
-	missing := multiplex.UndecidedError{Of: len(c.config.Nodes)}
+	wants := [3]bool{participants, participants, participants}
+	errs := c.askFor(limited, &look{Inspection: &all, numbered: c.config.Fenced, wants: wants})
+	err := c.judge(ctx, errs)
 	for i, node := range c.Group().Nodes() {
 		if errs[i] != nil {
-			failed := nodeError(errs[i], i, node.Addr, ctx.Err() == nil)
-			missing.Nodes = append(missing.Nodes, failed)
-			all.Nodes[i] = InspectedNode{Err: failed}
+			all.Nodes[i] = InspectedNode{Err: errs[i]}
 		}
 		all.Nodes[i].Addr = node.Addr
 	}
-	quorum := multiplex.Quorum(len(all.Nodes))
-	all.sumUp(quorum)
-	if len(all.Nodes)-len(missing.Nodes) >= quorum {
-		return all, nil
+	all.sumUp(multiplex.Quorum(len(all.Nodes)))
+	return all, inside.Named(resource, err)
+}
+
+// judge makes errs name the nodes, and returns the error of a call that got no
+// answer from a quorum.
+func (c *inspector) judge(ctx context.Context, errs []error) error {
+	missing := multiplex.UndecidedError{Of: len(errs)}
+	for i, node := range c.Group().Nodes() {
+		if errs[i] != nil {
+			failed := nodeError(errs[i], i, node.Addr, ctx.Err() == nil)
+			missing.Nodes, errs[i] = append(missing.Nodes, failed), failed
+		}
+	}
+	if len(errs)-len(missing.Nodes) >= multiplex.Quorum(len(errs)) {
+		return nil
 	}
 	switch err := inside.NoQuorum(&missing); {
 	case errors.Is(err, multiplex.ErrClosed):
-		return all, inside.Named(resource, redlock.ErrClosed)
+		return redlock.ErrClosed
 	case ctx.Err() != nil:
-		return all, inside.Named(resource, inside.Cancelled(ctx, err))
+		return inside.Cancelled(ctx, err)
 	default:
-		return all, inside.Named(resource, err)
+		return err
 	}
 }
 
@@ -237,41 +256,74 @@ type question struct {
 	take    func(node int, v resp.Value) error
 }
 
-// askFor asks each node for the key's value and time, and for wanted
-// participants. The answer of a node is valid only with a nil error.
-func (c *inspector) askFor(ctx context.Context, all *Inspection, participants bool) []error {
-	key := c.config.Prefix + all.Resource
-	all.Nodes = make([]InspectedNode, len(c.config.Nodes))
-	questions := []question{
-		load(&lookScript),
-		{resp.AppendCommand(nil, "EVALSHA", lookScript.Digest, "1", key), func(node int, v resp.Value) error {
-			return all.Nodes[node].readValue(v)
-		}},
-		{resp.AppendCommand(nil, "PTTL", key), func(node int, v resp.Value) error {
-			return all.Nodes[node].readTTL(v)
-		}},
-	}
-	if c.config.Fenced {
-		last := resp.AppendCommand(nil, "EVALSHA", lookScript.Digest, "1", key+wire.FenceSuffix)
-		questions = append(questions, question{last, func(node int, v resp.Value) error {
-			return all.Nodes[node].readFence(v)
-		}})
-	}
-	if !participants {
-		return c.query(ctx, questions)
-	}
-	rolls := rollsOf(key, len(c.config.Nodes))
-	for _, k := range rolls {
-		questions = append(questions, load(k.script), k.ask(0))
+// A look is what the nodes are asked about one resource: the key's value and
+// time, with numbered the lock's number, and participants of some kinds.
+type look struct {
+	*Inspection
+	numbered bool
+	wants    [3]bool
+	// note, if not nil, is called with each value of the key.
+	note func(node int, v resp.Value)
+}
+
+// askFor asks each node for what is looked at, all in one round trip unless a
+// node has many participants. The answers of a node are valid only with a nil
+// error.
+func (c *inspector) askFor(ctx context.Context, looks ...*look) []error {
+	questions := []question{load(&lookScript)}
+	var loaded [3]bool
+	rolls := make([][3]*rollKind, len(looks))
+	for i, l := range looks {
+		key := c.config.Prefix + l.Resource
+		l.Nodes = make([]InspectedNode, len(c.config.Nodes))
+		questions = append(questions, l.questions(key)...)
+		rolls[i] = rollsOf(key, len(c.config.Nodes))
+		for kind, roll := range rolls[i] {
+			if !l.wants[kind] {
+				continue
+			}
+			if !loaded[kind] {
+				loaded[kind], questions = true, append(questions, load(roll.script))
+			}
+			questions = append(questions, roll.ask(0))
+		}
 	}
 	errs := c.query(ctx, questions)
-	if more := morePages(rolls, errs); len(more) > 0 {
+	var more []question
+	for i := range looks {
+		more = append(more, morePages(rolls[i], errs)...)
+	}
+	if len(more) > 0 {
 		for i, err := range c.query(ctx, more) {
 			errs[i] = cmp.Or(errs[i], err)
 		}
 	}
-	all.addParticipants(rolls, errs)
+	for i, l := range looks {
+		l.addParticipants(rolls[i], errs)
+	}
 	return errs
+}
+
+// questions returns those about the key itself.
+func (l *look) questions(key string) []question {
+	all := []question{
+		{resp.AppendCommand(nil, "EVALSHA", lookScript.Digest, "1", key), func(node int, v resp.Value) error {
+			if l.note != nil {
+				l.note(node, v)
+			}
+			return l.Nodes[node].readValue(v)
+		}},
+		{resp.AppendCommand(nil, "PTTL", key), func(node int, v resp.Value) error {
+			return l.Nodes[node].readTTL(v)
+		}},
+	}
+	if l.numbered {
+		last := resp.AppendCommand(nil, "EVALSHA", lookScript.Digest, "1", key+wire.FenceSuffix)
+		all = append(all, question{last, func(node int, v resp.Value) error {
+			return l.Nodes[node].readFence(v)
+		}})
+	}
+	return all
 }
 
 // query sends the questions, and returns each node's error.
@@ -319,7 +371,7 @@ func (n *InspectedNode) readValue(v resp.Value) error {
 		n.Foreign = true
 	case v.IsNull() && v.Type() != resp.Array:
 	case v.Type() == resp.BulkString:
-		n.Holder, n.Owner = holderOf(v.Bytes())
+		n.be(whoOf(v.Bytes()))
 	default:
 		return fmt.Errorf("%w: type %q to the look at the key", multiplex.ErrUnexpected, v.Type())
 	}
@@ -333,7 +385,8 @@ func (n *InspectedNode) readTTL(v resp.Value) error {
 	case !ok || ms < -2 || ms > math.MaxInt64/int64(time.Millisecond):
 		return fmt.Errorf("%w: no time to PTTL", multiplex.ErrUnexpected)
 	case ms == -2:
-		n.Holder, n.Owner, n.Foreign = "", "", false // it was there a moment ago
+		n.be(who{}) // it was there a moment ago
+		n.Foreign = false
 	case n.Holder == "" && !n.Foreign: // it was not there a moment ago
 	case ms == -1:
 		n.TTL = NoExpiry
@@ -355,15 +408,13 @@ func (n *InspectedNode) readFence(v resp.Value) error {
 // sumUp computes what a quorum of the answers agrees on.
 func (all *Inspection) sumUp(quorum int) {
 	free := 0
-	type holder struct{ holder, owner string }
-	holders := make(map[holder][]time.Duration)
+	holders := make(map[who][]time.Duration)
 	most, sharing := all.shared()
 	for i, n := range all.Nodes {
 		switch {
 		case n.Err != nil || n.Foreign:
 		case n.Holder != "":
-			key := holder{n.Holder, n.Owner}
-			holders[key] = append(holders[key], n.TTL)
+			holders[n.who()] = append(holders[n.who()], n.TTL)
 		case !sharing[i]:
 			free++
 		}
@@ -379,7 +430,7 @@ func (all *Inspection) sumUp(quorum int) {
 		if len(times) >= quorum {
 			slices.SortFunc(times, longestFirst)
 			all.State, all.TTL, all.Agree = StateHeld, times[quorum-1], len(times)
-			all.Holder, all.Owner = holder.holder, holder.owner
+			all.Holder, all.Owner, all.Label, all.Since = holder.holder, holder.Owner, holder.Label, holder.since
 			all.Fence = all.fenceOf(holder.holder)
 		}
 	}
@@ -405,10 +456,26 @@ func longestFirst(a, b time.Duration) int {
 	return cmp.Compare(b, a)
 }
 
-// holderOf returns what may be shown of a key's value (R27).
-func holderOf(value []byte) (holder, owner string) {
-	if token, owner, ok := pure.SplitValue(string(value)); ok {
-		return pure.Fingerprint([]byte(token)), owner
+// A who is what may be shown of a value (R27).
+type who struct {
+	holder string // the fingerprint
+	pure.Labels
+	since time.Time
+}
+
+// whoOf returns what may be shown of a key's value.
+func whoOf(value []byte) who {
+	if v, ok := pure.ParseValue(string(value)); ok {
+		return who{pure.Fingerprint([]byte(v.Token)), v.Labels, v.Since}
 	}
-	return pure.Fingerprint(value), ""
+	return who{holder: pure.Fingerprint(value)}
+}
+
+func (n *InspectedNode) who() who {
+	return who{n.Holder, pure.Labels{Owner: n.Owner, Label: n.Label}, n.Since}
+}
+
+// be sets what who returns.
+func (n *InspectedNode) be(w who) {
+	n.Holder, n.Owner, n.Label, n.Since = w.holder, w.Owner, w.Label, w.since
 }

@@ -94,6 +94,34 @@ func inspected(t *testing.T, c *redlock.Client, resource string) Inspection {
 	return all
 }
 
+// The labels of the client and of the lock are shown, with the time of the
+// attempt, which a renewal does not change.
+func TestInspectShowsLabels(t *testing.T) {
+	simulated(t, trial.AnyNumber, func(t *testing.T, m *memory) {
+		c := m.Client(t, redlock.Config{Owner: "web-1"})
+		h, err := c.Lock("r").TryHold(t.Context(), redlock.HoldOptions{Label: "nightly import"})
+		require.NoError(t, err)
+		asked := time.Now()
+		p, err := c.Semaphore("s", 2).TryHold(t.Context(), redlock.HoldOptions{Label: "a permit"})
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		found := inspected(t, c, "r")
+		require.Equal(t, []string{"web-1", "nightly import"}, []string{found.Owner, found.Label})
+		require.Equal(t, h.Current().Token().Fingerprint(), found.Holder)
+		require.WithinDuration(t, asked, found.Since, time.Second)
+		require.Equal(t, "nightly import", found.Nodes[0].Label)
+		require.Equal(t, found.Since, found.Nodes[0].Since)
+		permit := inspected(t, c, "s").PermitsHeld[0]
+		require.Equal(t, "a permit", permit.Label)
+		require.WithinDuration(t, asked, permit.Since, time.Second)
+		text, err := json.Marshal(found)
+		require.NoError(t, err)
+		require.Contains(t, string(text), `"label":"nightly import","since":"`)
+		require.NoError(t, h.Release(t.Context()))
+		require.NoError(t, p.Release(t.Context()))
+	})
+}
+
 func TestInspect(t *testing.T) {
 	simulated(t, 5, func(t *testing.T, m *memory) {
 		m.Ownerless()

@@ -23,9 +23,13 @@ type Participant struct {
 	// Holder is the fingerprint of the token, as in Inspection. A waiter has no
 	// token yet: this identifies its call during the wait.
 	Holder string `json:"holder"`
-	// Owner is the redlock.Config.Owner of the client, "" without one, or for a
-	// waiter.
+	// Owner is the redlock.Config.Owner of the client, and Label the
+	// redlock.HoldOptions.Label of the lock; "" without one, or for a waiter.
 	Owner string `json:"owner,omitempty"`
+	Label string `json:"label,omitempty"`
+	// Since is as in Inspection. A waiter has its ticket from that time, or
+	// from a moment later.
+	Since time.Time `json:"since,omitzero"`
 	// Number is that of the permit, from 0 on; or the place in the list, from 1
 	// on.
 	Number int `json:"number"`
@@ -64,14 +68,15 @@ type roll struct {
 // A sight tells participants apart: the number of the permit, or the ticket
 // of the waiter, and who it is.
 type sight struct {
-	number        int64
-	holder, owner string
+	number int64
+	who
 }
 
 // A rollKind is a kind of participants, with its script.
 type rollKind struct {
 	script   *wire.Script
 	numbered bool   // each has a number of its own
+	ticketed bool   // the number is a ticket, the time in µs
 	rolls    []roll // of the nodes
 	// command returns the script's call that passes over so many.
 	command func(skip int) []byte
@@ -93,11 +98,13 @@ func rollsOf(key string, n int) [3]*rollKind {
 			return resp.AppendCommand(nil, append(slices.Clip(call), strconv.Itoa(skip))...)
 		}}
 	}
-	return [3]*rollKind{
+	kinds := [3]*rollKind{
 		ofReaders: of(&lookReadersScript, false, "2", key+wire.ReadersSuffix, key+wire.MarkSuffix),
 		ofPermits: of(&lookPermitsScript, true, "1", key+wire.PermitsSuffix),
 		ofQueue:   of(&lookQueueScript, false, "4", key+wire.QueueSuffix, key+wire.LeasesSuffix, key, key+wire.TurnSuffix),
 	}
+	kinds[ofQueue].ticketed = true
+	return kinds
 }
 
 // ask returns the question for the participants of one page.
@@ -145,18 +152,18 @@ func (r *roll) read(v resp.Value) error {
 		r.a, r.b = int(number(all[0], 0, math.MaxInt32)), int(number(all[1], 0, math.MaxInt32))
 	}
 	for i := 2; ok && i < len(all); i += 3 {
-		who := sight{number: number(all[i], 0, math.MaxInt64)}
+		one := sight{number: number(all[i], 0, math.MaxInt64)}
 		left := time.Duration(number(all[i+1], -1, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 		if left < 0 {
 			left = NoExpiry
 		}
 		ok = ok && all[i+2].Type() == resp.BulkString && !all[i+2].IsNull()
-		who.holder, who.owner = holderOf(all[i+2].Bytes())
+		one.who = whoOf(all[i+2].Bytes())
 		if r.seen == nil {
 			r.seen = make(map[sight]time.Duration)
 		}
 		if len(r.seen) < MaxParticipants {
-			r.seen[who] = left
+			r.seen[one] = left
 		}
 	}
 	if !ok {
@@ -198,12 +205,15 @@ func (k *rollKind) list(errs []error, quorum int, order func(a, b *summary) int)
 		slices.SortFunc(s.times, longestFirst)
 	}
 	slices.SortFunc(ordered, func(a, b *summary) int {
-		return cmp.Or(order(a, b), strings.Compare(a.holder, b.holder), strings.Compare(a.owner, b.owner))
+		return cmp.Or(order(a, b), strings.Compare(a.holder, b.holder), strings.Compare(a.Owner, b.Owner), strings.Compare(a.Label, b.Label))
 	})
 	for i, s := range ordered {
-		p := Participant{Holder: s.holder, Owner: s.owner, Number: i + 1, TTL: s.left(quorum), Nodes: s.nodes}
-		if k.numbered {
+		p := Participant{Holder: s.holder, Owner: s.Owner, Label: s.Label, Since: s.since, Number: i + 1, TTL: s.left(quorum), Nodes: s.nodes}
+		switch {
+		case k.numbered:
 			p.Number = int(min(s.number, math.MaxInt32))
+		case k.ticketed:
+			p.Since = time.UnixMicro(s.number).Truncate(time.Second)
 		}
 		all = append(all, p)
 	}

@@ -38,8 +38,9 @@ func TestInspectShowsReaders(t *testing.T) {
 		require.Empty(t, found.Holder)
 		require.False(t, found.WriterWaits)
 		require.Len(t, found.Readers, 2)
-		require.Equal(t, Participant{Holder: tokenOf(long), Owner: "web-2", Number: 1, TTL: found.Readers[0].TTL, Nodes: []int{0, 1, 2}}, found.Readers[0])
+		require.Equal(t, Participant{Holder: tokenOf(long), Owner: "web-2", Since: found.Readers[0].Since, Number: 1, TTL: found.Readers[0].TTL, Nodes: []int{0, 1, 2}}, found.Readers[0])
 		require.InDelta(t, 20*time.Second, found.Readers[0].TTL, float64(10*ms))
+		require.WithinDuration(t, start, found.Readers[0].Since, time.Second)
 		require.Equal(t, tokenOf(short), found.Readers[1].Holder)
 		require.InDelta(t, 10*time.Second, found.Readers[1].TTL, float64(10*ms))
 
@@ -176,6 +177,7 @@ func TestInspectShowsTheQueue(t *testing.T) {
 		require.Len(t, found.Queue, 2)
 		for i, p := range found.Queue {
 			require.Equal(t, i+1, p.Number)
+			require.WithinDuration(t, time.Now(), p.Since, time.Second, "it says since when it waits")
 			require.Equal(t, []int{0, 1, 2}, p.Nodes)
 			require.Greater(t, p.TTL, 250*ms)
 			require.LessOrEqual(t, p.TTL, 500*ms)

@@ -43,6 +43,8 @@ type Options struct {
 	// without a quorum leads for no longer. If zero, the lesser of ten seconds
 	// and Config.MaxTTL.
 	TTL time.Duration
+	// Label is HoldOptions.Label. If zero, there is none.
+	Label string
 	// Rest is how long the candidate waits after StepDown before it campaigns
 	// again, for another one to win. If zero, the TTL.
 	Rest time.Duration
@@ -183,6 +185,8 @@ func (o Options) check(client *redlock.Config) (Options, error) {
 		return o, fmt.Errorf("%w: Config.Fenced is not set, so there would be no term", ErrCandidate)
 	case client.Owner == "":
 		return o, fmt.Errorf("%w: Config.Owner is not set, so the candidate would have no name", ErrCandidate)
+	case o.Label != "" && !pure.Label(o.Label):
+		return o, fmt.Errorf("%w: the Label has %d bytes: they must be 1 to %d, printable ASCII with blanks only in between", ErrCandidate, len(o.Label), pure.LongestLabel)
 	case negative != nil:
 		return o, fmt.Errorf("%w: %w", ErrCandidate, negative)
 	}
@@ -195,7 +199,7 @@ func (e *Election) campaign(
 	ctx context.Context, patience *func(error) error, lead func(context.Context, uint64) error,
 ) (again time.Duration, err error) {
 	o := &e.options
-	h, err := e.client.Hold(ctx, e.name, redlock.HoldOptions{TTL: o.TTL})
+	h, err := e.client.Hold(ctx, e.name, redlock.HoldOptions{TTL: o.TTL, Label: o.Label})
 	if err != nil {
 		if isLasting(err) {
 			return never, err

@@ -68,15 +68,15 @@ var (
 )
 
 func (a *all) Claim(g *Grant, room []byte) (*multiplex.ClaimKind, multiplex.Encoded) {
-	return acquireAllKind, a.kinds.Several(room, &wire.AcquireAll, a.names, &g.Token, g.TTL)
+	return acquireAllKind, a.kinds.Several(room, &wire.AcquireAll, a.names, &g.Value, g.TTL)
 }
 
 func (a *all) Extend(g *Grant, room []byte, ttl, promised time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
-	return extendAllKind, a.kinds.Several(room, &wire.ExtendAll, a.names, &g.Token, ttl, promised)
+	return extendAllKind, a.kinds.Several(room, &wire.ExtendAll, a.names, &g.Value, ttl, promised)
 }
 
 func (a *all) Release(g *Grant, room []byte) (*multiplex.ReleaseKind, multiplex.Encoded) {
-	return releaseAllKind, a.kinds.Several(room, &wire.ReleaseAll, a.names, &g.Token)
+	return releaseAllKind, a.kinds.Several(room, &wire.ReleaseAll, a.names, &g.Value)
 }
 
 func (a *all) Hear(s *Said, node, number int, text []byte) { s.hold(node, number, len(a.names), text) }

@@ -187,11 +187,11 @@ func (f *fair) call(dst []byte, s *wire.Script, g *Grant, keys, arguments int) [
 func (f *fair) turn(dst []byte, g *Grant, t *Place) []byte {
 	dst = f.kinds.KeyWith(dst, g.Name, wire.TurnSuffix)
 	dst = f.kinds.KeyWith(dst, g.Name, wire.WaiterSuffix+string(t.Waiter[:]))
-	return f.kinds.Value(dst, &g.Token)
+	return f.kinds.Value(dst, &g.Value)
 }
 
 func (f *fair) Extend(g *Grant, room []byte, ttl, promised time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
-	return extendKind, f.kinds.Encoder.Extend(room, g.Name, &g.Token, ttl, promised)
+	return extendKind, f.kinds.Encoder.Extend(room, g.Name, &g.Value, ttl, promised)
 }
 
 // Release keeps the place of a waiting caller: it undoes an attempt.

@@ -97,8 +97,8 @@ type Key struct {
 
 // A Grant is a lock as the nodes know it. A Kind fills in the number.
 type Grant struct {
-	Name    string // the resource; of several, all of them, for people
-	Token   wire.Veiled
+	wire.Value
+	Name    string        // the resource; of several, all of them, for people
 	TTL     time.Duration // the longest that the keys were given
 	Number  int64         // the fencing number, or that of a permit
 	Receipt multiplex.Receipt
@@ -119,6 +119,7 @@ type Rounds interface {
 type Kinds struct {
 	wire.Encoder
 	Nodes     int           // of the client
+	Tells     bool          // plain refusals name the holder
 	FairLease time.Duration // Config.FairLease
 	Tokens    *wire.Tokens
 	Tickets   *pure.Numbers // of callers of fair locks
@@ -241,11 +242,11 @@ var telling = multiplex.Kind{Judge: wire.JudgeTelling, Script: true}
 // A Refusal is why an attempt got no lock, by most of the refusing nodes.
 type Refusal struct {
 	// Bare means that the nodes said no more than held.
-	Bare     bool
-	Resource string // which of several resources is in the way
-	Owner    string // the label of its holder
-	Place    int    // in the queue of a fair lock; 0 if that is not known
-	Admitted int    // the nodes that have the caller in that queue
+	Bare        bool
+	Resource    string // which of several resources is in the way
+	pure.Labels        // of its holder
+	Place       int    // in the queue of a fair lock; 0 if that is not known
+	Admitted    int    // the nodes that have the caller in that queue
 
 	// Key is the key for the nodes to push about, without the prefix; "" if
 	// unknown.
@@ -268,7 +269,7 @@ type Said struct {
 	// numbers are those at the beginning of the nodes' texts; 0 for a silent
 	// node.
 	numbers [multiplex.MaxNodes]uint8
-	owners  [multiplex.MaxNodes]string
+	holders [multiplex.MaxNodes]pure.Labels
 	free    []int // the numbers of permits that are free, by each node
 	queued  queued
 }
@@ -301,7 +302,8 @@ func (s *Said) hold(node, number, places int, value []byte) {
 	}
 	s.numbers[node] = uint8(number)
 	if len(value) > pure.TokenText {
-		_, s.owners[node], _ = pure.SplitValue(string(value))
+		v, _ := pure.ParseValue(string(value))
+		s.holders[node] = v.Labels
 	}
 }
 
@@ -311,10 +313,10 @@ func (s *Said) Refused(name string) *Refusal {
 	number := mostOf(s.numbers[:])
 	for node, other := range s.numbers {
 		if other != number {
-			s.owners[node] = "" // it holds another key
+			s.holders[node] = pure.Labels{} // it holds another key
 		}
 	}
-	s.Refusal = Refusal{Owner: mostOf(s.owners[:])}
+	s.Refusal = Refusal{Labels: mostOf(s.holders[:])}
 	s.Bare = number == 0 || !s.kind.Refusal(s, name, int(number)) // 0: the number was too low
 	return &s.Refusal
 }

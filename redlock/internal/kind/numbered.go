@@ -95,7 +95,7 @@ func (k *Kinds) fenced(dst []byte, names []string, g *Grant) []byte {
 		dst = k.KeyWith(dst, name, wire.FenceSuffix)
 	}
 	dst = k.Encoder.Key(dst, wire.RecordName)
-	dst = k.Value(dst, &g.Token)
+	dst = k.Value(dst, &g.Value)
 	dst = wire.Milliseconds(dst, g.TTL)
 	dst = wire.Integer(dst, g.Number)
 	dst = wire.Integer(dst, fenceLead.Microseconds())

@@ -170,7 +170,7 @@ func (p *permit) call(dst []byte, s *wire.Script, g *Grant, keys, arguments int)
 	if keys > 1 {
 		dst = p.kinds.KeyWith(dst, g.Name, wire.WantedSuffix)
 	}
-	return p.kinds.Value(dst, &g.Token)
+	return p.kinds.Value(dst, &g.Value)
 }
 
 func (p *permit) Hear(s *Said, node, number int, text []byte) {

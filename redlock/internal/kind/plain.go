@@ -3,6 +3,7 @@ package kind
 import (
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock/internal/wire"
 )
@@ -39,7 +40,7 @@ var (
 		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n")},
 		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n")},
 	}
-	// ClaimForms are the forms of SET for clients with Config.Owner: SET … NX
+	// ClaimForms are the forms of SET for clients whose plain refusals tell: SET … NX
 	// PX … GET, of Redis from 7.0 on, replies with the value in the way.
 	ClaimForms = []multiplex.Form{
 		{Name: "SET NX GET", Head: []byte("*7\r\n$3\r\nSET\r\n"), Tail: []byte("$3\r\nGET\r\n"), Judge: wire.JudgeSetGet, Telling: true},
@@ -51,23 +52,23 @@ func PlainRelease() *multiplex.ReleaseKind { return releaseKind }
 
 func (p *plain) Claim(g *Grant, room []byte) (*multiplex.ClaimKind, multiplex.Encoded) {
 	kind := setKind
-	if p.kinds.Owner != "" {
+	if p.kinds.Tells {
 		kind = ownedKind
 	}
-	return kind, p.kinds.Set(room, g.Name, &g.Token, g.TTL)
+	return kind, p.kinds.Set(room, g.Name, &g.Value, g.TTL)
 }
 
 func (p *plain) Extend(g *Grant, room []byte, ttl, promised time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
-	return extendKind, p.kinds.Encoder.Extend(room, g.Name, &g.Token, ttl, promised)
+	return extendKind, p.kinds.Encoder.Extend(room, g.Name, &g.Value, ttl, promised)
 }
 
 func (p *plain) Release(g *Grant, room []byte) (*multiplex.ReleaseKind, multiplex.Encoded) {
-	return releaseKind, p.kinds.Encoder.Release(room, g.Name, &g.Token)
+	return releaseKind, p.kinds.Encoder.Release(room, g.Name, &g.Value)
 }
 
 func (*plain) Hear(s *Said, node, number int, text []byte) { s.hold(node, number, 1, text) }
 
-func (*plain) Refusal(s *Said, _ string, _ int) bool { return s.Owner != "" }
+func (*plain) Refusal(s *Said, _ string, _ int) bool { return s.Labels != pure.Labels{} }
 
 // Commands of holds beyond the algorithm, for locks that are Alone.
 var (
@@ -83,10 +84,10 @@ var (
 
 // Heal returns an extension to set missing keys again.
 func (k *Kinds) Heal(g *Grant, room []byte, ttl, promised time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
-	return healKind, k.Encoder.Heal(room, g.Name, &g.Token, ttl, promised)
+	return healKind, k.Encoder.Heal(room, g.Name, &g.Value, ttl, promised)
 }
 
 // Shorten returns a release to leave the keys for the rest of a time.
 func (k *Kinds) Shorten(g *Grant, room []byte, rest time.Duration) (*multiplex.ReleaseKind, multiplex.Encoded) {
-	return shortenKind, k.Encoder.Shorten(room, g.Name, &g.Token, rest)
+	return shortenKind, k.Encoder.Shorten(room, g.Name, &g.Value, rest)
 }

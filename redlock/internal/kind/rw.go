@@ -18,8 +18,8 @@ type reader struct {
 	once
 	single
 	kinds *Kinds
-	// writer is its former token as a writer; zero without one.
-	writer wire.Veiled
+	// writer is its former value as a writer; zero without one.
+	writer wire.Value
 }
 
 // A writer holds the lock alone.
@@ -29,8 +29,8 @@ type writer struct {
 	kinds *Kinds
 	// mark is how long the mark of a waiting caller stands; 0 without a wait.
 	mark time.Duration
-	// reader is its lasting token as a reader; zero without one.
-	reader wire.Veiled
+	// reader is its lasting value as a reader; zero without one.
+	reader wire.Value
 }
 
 // MarkTime is how long an attempt of a waiting writer keeps new readers out.
@@ -55,14 +55,14 @@ var (
 // Reader returns the kind of readers.
 func (k *Kinds) Reader() Kind { return k.reader }
 
-// Downgraded returns the kind of a reader made of the writer with a token.
-func (k *Kinds) Downgraded(token wire.Veiled) Kind { return &reader{kinds: k, writer: token} }
+// Downgraded returns the kind of a reader made of the writer with a value.
+func (k *Kinds) Downgraded(value wire.Value) Kind { return &reader{kinds: k, writer: value} }
 
 // Writer returns the kind of writers.
 func (k *Kinds) Writer() Kind { return k.writer }
 
 // Upgraded returns the kind of a writer made of the reader with a token.
-func (k *Kinds) Upgraded(token wire.Veiled) Kind { return &writer{kinds: k, reader: token} }
+func (k *Kinds) Upgraded(value wire.Value) Kind { return &writer{kinds: k, reader: value} }
 
 // IsReader and IsWriter report the kind of a lock.
 func IsReader(k Kind) bool { _, ok := k.(*reader); return ok }
@@ -71,7 +71,7 @@ func IsReader(k Kind) bool { _, ok := k.(*reader); return ok }
 func IsWriter(k Kind) bool { _, ok := k.(*writer); return ok }
 
 func (r *reader) Traits() *Traits {
-	if r.writer != (wire.Veiled{}) {
+	if r.writer != (wire.Value{}) {
 		return &downgradedTraits
 	}
 	return &readerTraits
@@ -101,13 +101,13 @@ func (r *reader) Claim(g *Grant, dst []byte) (*multiplex.ClaimKind, multiplex.En
 	} else {
 		dst = r.kinds.rw(dst, &wire.Read, g.Name, 2)
 	}
-	dst = r.kinds.Value(dst, &g.Token)
+	dst = r.kinds.Value(dst, &g.Value)
 	return kind, multiplex.Encoded{Bytes: wire.Milliseconds(dst, g.TTL)}
 }
 
 func (w *writer) Claim(g *Grant, dst []byte) (*multiplex.ClaimKind, multiplex.Encoded) {
 	dst = w.kinds.rw(dst, &wire.Write, g.Name, 4)
-	dst = w.kinds.Value(dst, &g.Token)
+	dst = w.kinds.Value(dst, &g.Value)
 	dst = wire.Milliseconds(dst, g.TTL)
 	dst = w.kinds.other(dst, &w.reader)
 	return lockerKind, multiplex.Encoded{Bytes: wire.Milliseconds(dst, w.mark)}
@@ -126,29 +126,29 @@ func (k *Kinds) rw(dst []byte, s *wire.Script, resource string, arguments int) [
 }
 
 // other appends the value of another lock, or an empty one.
-func (k *Kinds) other(dst []byte, token *wire.Veiled) []byte {
-	if *token == (wire.Veiled{}) {
+func (k *Kinds) other(dst []byte, value *wire.Value) []byte {
+	if *value == (wire.Value{}) {
 		return wire.Text(dst, "")
 	}
-	return k.Value(dst, token)
+	return k.Value(dst, value)
 }
 
 func (r *reader) Extend(g *Grant, dst []byte, ttl, _ time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
 	dst = wire.ExtendRead.Call(dst, 1, 3+1+2)
 	dst = r.kinds.KeyWith(dst, g.Name, wire.ReadersSuffix)
-	dst = r.kinds.Value(dst, &g.Token)
+	dst = r.kinds.Value(dst, &g.Value)
 	return extendLockerKind, multiplex.Encoded{Bytes: wire.Milliseconds(dst, ttl)}
 }
 
 func (w *writer) Extend(g *Grant, room []byte, ttl, promised time.Duration) (*multiplex.ExtendKind, multiplex.Encoded) {
-	return extendKind, w.kinds.Encoder.Extend(room, g.Name, &g.Token, ttl, promised)
+	return extendKind, w.kinds.Encoder.Extend(room, g.Name, &g.Value, ttl, promised)
 }
 
 func (r *reader) Release(g *Grant, dst []byte) (*multiplex.ReleaseKind, multiplex.Encoded) {
 	dst = wire.ReleaseRead.Call(dst, 2, 3+2+2)
 	dst = r.kinds.KeyWith(dst, g.Name, wire.ReadersSuffix)
 	dst = r.kinds.Encoder.Key(dst, g.Name)
-	dst = r.kinds.Value(dst, &g.Token)
+	dst = r.kinds.Value(dst, &g.Value)
 	return releaseLockerKind, multiplex.Encoded{Bytes: r.kinds.other(dst, &r.writer)}
 }
 
@@ -156,7 +156,7 @@ func (w *writer) Release(g *Grant, dst []byte) (*multiplex.ReleaseKind, multiple
 	dst = wire.ReleaseMarked.Call(dst, 2, 3+2+1)
 	dst = w.kinds.Encoder.Key(dst, g.Name)
 	dst = w.kinds.KeyWith(dst, g.Name, wire.MarkSuffix)
-	return releaseLockerKind, multiplex.Encoded{Bytes: w.kinds.Value(dst, &g.Token)}
+	return releaseLockerKind, multiplex.Encoded{Bytes: w.kinds.Value(dst, &g.Value)}
 }
 
 func (*reader) Hear(s *Said, node, number int, text []byte) { s.hold(node, number, rwKeys, text) }

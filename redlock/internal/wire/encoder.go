@@ -23,6 +23,22 @@ type Encoder struct {
 	Owner  string // the client's label, behind every token; "" if it has none
 }
 
+// A Value is what the keys of one lock hold, besides the client's label.
+type Value struct {
+	Token Veiled
+	Label string // of the lock alone; "" without one
+}
+
+// NewToken gives the value a token for an attempt that begins now. It says when
+// that was if a label follows.
+func (e *Encoder) NewToken(v *Value, from *Tokens, now time.Time) {
+	token := from.Next()
+	if e.Owner != "" || v.Label != "" {
+		pure.Stamp(token[:], now)
+	}
+	v.Token = Veil(token)
+}
+
 // The names of keys behind the prefix. Those without the infix Reserved are no
 // resource's, and it is in no resource. So no key of one lock is that of
 // another, whatever their kinds are.
@@ -34,6 +50,7 @@ const (
 	SealName    = "redlock:seal"
 	OpeningName = "redlock:opening" // of the opening that precedes the seal
 	RecordName  = "redlock:fence"   // of the node's last fencing number
+	TrialName   = "redlock:trial:"  // and a random text: keys of a trial, for a moment
 
 	// The keys of a read/write lock besides the writer's.
 	ReadersSuffix = Reserved + "readers"
@@ -71,22 +88,29 @@ func (e *Encoder) KeyWith(dst []byte, resource, suffix string) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// Value appends the value of a lock's keys as one bulk string: the token, and
-// any label of the owner. Every command to set, compare or delete has the whole
-// value.
-func (e *Encoder) Value(dst []byte, token *Veiled) []byte {
-	text := token.Unveil()
-	if e.Owner == "" {
-		dst = append(dst, "$27\r\n"...)
-		dst = append(dst, text[:]...)
-		return append(dst, "\r\n"...)
+// Value appends the value of a lock's keys as one bulk string: see
+// pure.ParseValue. Every command to set, compare or delete has the whole value.
+func (e *Encoder) Value(dst []byte, v *Value) []byte {
+	text := v.Token.Unveil()
+	n := len(text)
+	if e.Owner != "" || v.Label != "" {
+		n += 1 + len(e.Owner)
+	}
+	if v.Label != "" {
+		n += 1 + len(v.Label)
 	}
 	dst = append(dst, byte(resp.BulkString))
-	dst = strconv.AppendInt(dst, int64(len(text)+1+len(e.Owner)), 10)
+	dst = strconv.AppendInt(dst, int64(n), 10)
 	dst = append(dst, "\r\n"...)
 	dst = append(dst, text[:]...)
-	dst = append(dst, pure.OwnerSeparator)
-	dst = append(dst, e.Owner...)
+	if n > len(text) {
+		dst = append(dst, pure.OwnerSeparator)
+		dst = append(dst, e.Owner...)
+	}
+	if v.Label != "" {
+		dst = append(dst, pure.LabelSeparator)
+		dst = append(dst, v.Label...)
+	}
 	return append(dst, "\r\n"...)
 }
 
@@ -108,61 +132,61 @@ func Text(dst []byte, text string) []byte { return resp.AppendBulkString(dst, te
 // Commands about the one key of a resource.
 
 // Set appends SET key token NX PX ttl (R2).
-func (e *Encoder) Set(dst []byte, resource string, token *Veiled, ttl time.Duration) multiplex.Encoded {
+func (e *Encoder) Set(dst []byte, resource string, value *Value, ttl time.Duration) multiplex.Encoded {
 	dst = append(dst, "*6\r\n$3\r\nSET\r\n"...)
 	from := len(dst)
 	dst = e.Key(dst, resource)
 	key := multiplex.Part{From: from, To: len(dst)}
-	dst = e.Value(dst, token)
+	dst = e.Value(dst, value)
 	dst = append(dst, "$2\r\nNX\r\n$2\r\nPX\r\n"...)
 	return multiplex.Encoded{Bytes: Milliseconds(dst, ttl), Key: key}
 }
 
 // Release appends the release of one lock.
-func (e *Encoder) Release(dst []byte, resource string, token *Veiled) multiplex.Encoded {
-	return e.one(dst, &Release, resource, token)
+func (e *Encoder) Release(dst []byte, resource string, value *Value) multiplex.Encoded {
+	return e.one(dst, &Release, resource, value)
 }
 
 // Extend appends the extension of one lock. other is the TTL for a key without
 // one.
-func (e *Encoder) Extend(dst []byte, resource string, token *Veiled, ttl, other time.Duration) multiplex.Encoded {
-	return e.one(dst, &Extend, resource, token, ttl, other)
+func (e *Encoder) Extend(dst []byte, resource string, value *Value, ttl, other time.Duration) multiplex.Encoded {
+	return e.one(dst, &Extend, resource, value, ttl, other)
 }
 
 // Heal is Extend for a hold with Heal: it sets missing keys again.
-func (e *Encoder) Heal(dst []byte, resource string, token *Veiled, ttl, other time.Duration) multiplex.Encoded {
-	return e.one(dst, &Heal, resource, token, ttl, other)
+func (e *Encoder) Heal(dst []byte, resource string, value *Value, ttl, other time.Duration) multiplex.Encoded {
+	return e.one(dst, &Heal, resource, value, ttl, other)
 }
 
 // Shorten appends the command to shorten the rest of a lock's key to the given
 // time.
-func (e *Encoder) Shorten(dst []byte, resource string, token *Veiled, rest time.Duration) multiplex.Encoded {
-	return e.one(dst, &Shorten, resource, token, rest)
+func (e *Encoder) Shorten(dst []byte, resource string, value *Value, rest time.Duration) multiplex.Encoded {
+	return e.one(dst, &Shorten, resource, value, rest)
 }
 
-// one appends a script with the key of one resource, a token and times.
-func (e *Encoder) one(dst []byte, s *Script, resource string, token *Veiled, times ...time.Duration) multiplex.Encoded {
+// one appends a script with the key of one resource, a value and times.
+func (e *Encoder) one(dst []byte, s *Script, resource string, value *Value, times ...time.Duration) multiplex.Encoded {
 	dst = append(dst, s.head...)
 	from := len(dst)
 	dst = e.Key(dst, resource)
 	key := multiplex.Part{From: from, To: len(dst)}
-	dst = e.Value(dst, token)
+	dst = e.Value(dst, value)
 	for _, t := range times {
 		dst = Milliseconds(dst, t)
 	}
 	return multiplex.Encoded{Bytes: dst, Key: key}
 }
 
-// Several appends a script with the keys of several resources, a token and
+// Several appends a script with the keys of several resources, a value and
 // times.
-func (e *Encoder) Several(dst []byte, s *Script, resources []string, token *Veiled, times ...time.Duration) multiplex.Encoded {
+func (e *Encoder) Several(dst []byte, s *Script, resources []string, value *Value, times ...time.Duration) multiplex.Encoded {
 	dst = s.Call(dst, len(resources), 4+len(resources)+len(times))
 	from := len(dst)
 	for _, name := range resources {
 		dst = e.Key(dst, name)
 	}
 	keys := multiplex.Part{From: from, To: len(dst), Keys: len(resources)}
-	dst = e.Value(dst, token)
+	dst = e.Value(dst, value)
 	for _, t := range times {
 		dst = Milliseconds(dst, t)
 	}
