@@ -46,6 +46,14 @@ func TestAllKeysInOneSlotOfACluster_R24(t *testing.T) {
 		inOneSlot(t, fenced, name, false)
 	}
 	leadOnce(t, fenced)
+	_, err = plain.TryAcquire(t.Context(), "listed", time.Minute)
+	require.NoError(t, err)
+	f.must(0, "SET", "another slot's", strings.Repeat("x", 27), "PX", "60000")
+	listing, err := admin.List(t.Context(), plain, admin.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, listing.Locks, 1)
+	require.Equal(t, "listed", listing.Locks[0].Resource)
+	f.must(0, "DEL", "another slot's")
 	config.Fenced = true
 	_, err = admin.ResetFence(t.Context(), config, 1)
 	require.NoError(t, err)

@@ -56,6 +56,9 @@ var (
 	// LookQueue returns who waits for a fair lock.
 	//go:embed look_queue.lua
 	LookQueue string
+	// Scan returns names of keys.
+	//go:embed scan.lua
+	Scan string
 	// Seal changes the seal and the opening that precedes it (R23, R30).
 	//go:embed seal.lua
 	Seal string

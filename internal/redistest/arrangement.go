@@ -145,7 +145,7 @@ func keysOf(args []string) (from, to int) {
 
 // Commands by their keys. A script may run no others.
 var (
-	ofNoKey  = []string{"TIME", "SELECT"}
+	ofNoKey  = []string{"TIME", "SELECT", "SCAN"} // SCAN says names, and touches no key
 	ofOneKey = []string{
 		"SET", "GET", "PTTL", "PEXPIRE", "DELEX", "DELIFEQ",
 		"ZADD", "ZRANGE", "ZRANK", "ZSCORE", "ZCARD", "ZREM", "ZREMRANGEBYSCORE",

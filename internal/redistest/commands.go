@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,7 +38,7 @@ func init() {
 		"CLIENT": {1, (*call).client}, "INFO": {0, (*call).info}, "ROLE": {0, (*call).role},
 		"SET": {2, (*call).set}, "GET": {1, (*call).get}, "DEL": {1, (*call).del},
 		"EXISTS": {1, (*call).exists}, "PTTL": {1, (*call).pttl}, "PEXPIRE": {2, (*call).pexpire},
-		"DBSIZE": {0, (*call).dbsize}, "FLUSHALL": {0, (*call).flushall},
+		"DBSIZE": {0, (*call).dbsize}, "SCAN": {1, (*call).scan}, "FLUSHALL": {0, (*call).flushall},
 		"SCRIPT": {1, (*call).script}, "EVAL": {2, (*call).eval}, "EVALSHA": {2, (*call).evalsha},
 		"DELEX": {1, (*call).delex}, "DELIFEQ": {2, (*call).delifeq}, "MGET": {1, (*call).mget},
 		"ZADD": {3, (*call).zadd}, "ZRANGE": {3, (*call).zrange}, "ZRANK": {2, (*call).zrank}, "ZSCORE": {2, (*call).zscore},
@@ -236,6 +237,63 @@ func (c *call) pexpire() []byte {
 }
 
 func (c *call) dbsize() []byte { return integer(len(c.db.Keys())) }
+
+// scan is SCAN cursor [MATCH pattern] [COUNT count]. A cursor is how many keys,
+// in the order of their names, were looked at before.
+func (c *call) scan() []byte {
+	pattern, count := "*", 10
+	for i := 1; i+1 < len(c.args); i += 2 {
+		switch strings.ToUpper(c.args[i]) {
+		case "MATCH":
+			pattern = c.args[i+1]
+		case "COUNT":
+			count, _ = strconv.Atoi(c.args[i+1])
+		default:
+			return fail("ERR syntax error")
+		}
+	}
+	from, err := strconv.Atoi(c.args[0])
+	if err != nil || from < 0 {
+		return fail("ERR invalid cursor")
+	}
+	if count < 1 {
+		return fail("ERR syntax error")
+	}
+	keys, next := c.db.Keys(), 0
+	slices.Sort(keys)
+	keys = keys[min(from, len(keys)):]
+	if len(keys) > count {
+		keys, next = keys[:count], from+count
+	}
+	var names [][]byte
+	for _, key := range keys {
+		if name := c.node.view.Prefix + key; globs(pattern, name) {
+			names = append(names, resp.AppendBulkString(nil, name))
+		}
+	}
+	b := resp.AppendArray(nil, 2)
+	b = resp.AppendBulkString(b, strconv.Itoa(next))
+	return append(resp.AppendArray(b, len(names)), bytes.Join(names, nil)...)
+}
+
+// globs reports whether a name matches a pattern of literal text, with a
+// backslash before what is special, and at most one * at its end.
+func globs(pattern, name string) bool {
+	for ; pattern != ""; pattern, name = pattern[1:], name[1:] {
+		switch {
+		case pattern == "*":
+			return true
+		case pattern[0] == '\\' && len(pattern) > 1:
+			pattern = pattern[1:]
+		case strings.ContainsRune("*?[]", rune(pattern[0])):
+			panic("redistest: nodes in memory know no such pattern: " + pattern)
+		}
+		if name == "" || name[0] != pattern[0] {
+			return false
+		}
+	}
+	return name == ""
+}
 
 // flushall empties only the selected database.
 func (c *call) flushall() []byte {

@@ -142,6 +142,9 @@ func TestScriptsSeeWhatServersShow(t *testing.T) {
 		"return {redis.call('ZRANK', 'k', 'b'), redis.call('ZRANK', 'k', 'c'), redis.call('ZCARD', 'k')}",
 		"return {redis.call('ZREMRANGEBYSCORE', 'k', '-inf', 1), redis.call('ZREM', 'k', 'b', 'c'), redis.call('EXISTS', 'k')}",
 		"redis.call('ZADD', 'k', 1, 'm') return {redis.pcall('GET', 'k').err, redis.call('MGET', 'k', 'none')}",
+		"redis.call('SET', 'k', 1) return redis.call('SCAN', 0, 'MATCH', 'k*', 'COUNT', 1000)[2]",
+		"redis.call('SET', 'k', 1) return redis.call('SCAN', '0', 'MATCH', '\\\\k*', 'COUNT', 1000)",
+		"return {redis.call('SCAN', 0, 'MATCH', 'K*', 'COUNT', 1000), redis.pcall('SCAN', 'x').err, redis.pcall('SCAN', 0, 'COUNT', 0).err}",
 		"return redis.error_reply('ERR own')",
 		"return redis.status_reply('OWN')",
 		"return redis.sha1hex('x')",
@@ -166,14 +169,14 @@ func TestScriptsKeepToTheirKeys_R24(t *testing.T) {
 	n := redistest.NewNode(redistest.NodeConfig{Strays: func(text string) { strays = append(strays, text) }})
 	defer n.Close()
 	for _, command := range []string{
-		"'GET', 'k'", "'get', KEYS[2]", "'MGET', KEYS[1], KEYS[2]", "'DEL', KEYS[2]", "'TIME'", "'SELECT', 0", "'ZADD', KEYS[2], 1, 'x'",
+		"'GET', 'k'", "'get', KEYS[2]", "'MGET', KEYS[1], KEYS[2]", "'DEL', KEYS[2]", "'TIME'", "'SELECT', 0", "'SCAN', 0", "'ZADD', KEYS[2], 1, 'x'",
 	} {
 		require.NotContains(t, string(n.Eval("return redis.call("+command+")", []string{"k", "l"})), "KEYS", command)
 	}
 	require.Empty(t, strays)
 	for i, command := range []string{
 		"'GET', 'x'", "'set', KEYS[1] .. '#0', 1", "'MGET', KEYS[1], 'x'", "'DEL', KEYS[1], KEYS[2], 'x'", "'HMGET', 'x', 'k'",
-		"'ZADD', ARGV[1], 1, KEYS[1]", "'EXISTS', ''", "'KEYS', '*'", "'SCAN', 0",
+		"'ZADD', ARGV[1], 1, KEYS[1]", "'EXISTS', ''", "'KEYS', '*'",
 	} {
 		for _, call := range []string{"call", "pcall"} {
 			reply := string(n.Eval("return redis."+call+"("+command+")", []string{"k", "l"}, "x"))

@@ -381,6 +381,8 @@ func TestNoTypeShowsASecret_R27(t *testing.T) {
 		lock := trial.MustAcquire(t, c, resource, time.Minute)
 		found, err := Inspect(t.Context(), c, resource)
 		require.NoError(t, err)
+		listing, err := List(t.Context(), c, ListOptions{})
+		require.NoError(t, err)
 		m.Link(1).Refuse(true)
 		config.Prefix += "an0ther"
 		_, stopped := Init(t.Context(), config)
@@ -389,6 +391,8 @@ func TestNoTypeShowsASecret_R27(t *testing.T) {
 		specimens := map[string]any{
 			"Deployment": d, "InitError": stopped, "FenceReset": FenceReset{}, "FenceNode": FenceNode{},
 			"Inspection": found, "InspectedNode": found.Nodes[0], "Participant": Participant{}, "LockState": found.State,
+			"Listing": listing, "ListedLock": listing.Locks[0], "ListedNode": listing.Nodes[0], "ListOptions": ListOptions{},
+			"ListedKind": KindLock, "ListedState": ListedHeld,
 		}
 		for _, name := range redistest.ExportedTypes(t, ".") {
 			require.NotNil(t, specimens[name], "%s needs a specimen", name)
@@ -410,6 +414,7 @@ func TestDoorsOfFunctions(t *testing.T) {
 		"Init":          func() { _, _ = Init(none, redlock.Config{Nodes: redlock.Nodes("redis://127.0.0.1:1")}) },
 		"ResetFence":    func() { _, _ = ResetFence(none, redlock.Config{Nodes: redlock.Nodes("redis://127.0.0.1:1")}, 0) },
 		"Inspect":       func() { _, _ = Inspect(t.Context(), nil, "r") },
+		"List":          func() { _, _ = List(none, new(redlock.Client), ListOptions{}) },
 		"InspectHolder": func() { _, _ = InspectHolder(t.Context(), new(redlock.Client), "r") },
 	} {
 		require.NotEmpty(t, redistest.FailsAtTheDoor(t, name, "redlock: ", f), "%s must panic", name)
