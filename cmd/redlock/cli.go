@@ -29,6 +29,7 @@ type cli struct {
 	Release releaseCommand `cmd:"" help:"Release a lock that redlock acquire took, or by force one whose holder is dead."`
 
 	Status statusCommand `cmd:"" help:"Show who holds a resource, node by node."`
+	List   listCommand   `cmd:"" help:"Show what is locked, by whom and for how long."`
 	Init   initCommand   `cmd:"" help:"Open the deployment: an operator does that once, before the first lock."`
 	Fence  fenceCommand  `cmd:"" help:"Reset the fencing numbers of the masters."`
 	Nodes  nodesCommand  `cmd:"" help:"Show what the masters are and how they are doing."`
