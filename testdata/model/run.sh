@@ -21,8 +21,8 @@ limit=${LIMIT:-900}
 
 # name | model | kind of search | purpose | clients and attempts | macros | suite
 # "complete" visits every state; "counterexample" looks for the shortest,
-# breadth first; "bits" is bit-state hashing, which may miss states. Suite:
-# quick is in both.
+# breadth first, but for members, where that is far away; "bits" is bit-state
+# hashing, which may miss states. Suite: quick is in both.
 runs() {
 	sed 's/ *| */|/g' <<'END'
 acquire            | exclusion | complete       | exclusion | 2, 2 and 2 attempts       | -DTRIES0=2 -DTRIES1=2                                     | full
@@ -55,6 +55,12 @@ two-shared-anytime | deployment | complete       | agreement        | 2, ABC and
 inside             | deployment | complete       | agreement, end   | 2, ABC and ABCDE          | -DINSIDE -DEMPTIED=1 -DOVER -DCRASHES=1                   | quick
 inside-cut         | deployment | complete       | agreement, end   | 2, ABC and ABCDE          | -DINSIDE -DEMPTIED=1 -DOVER -DCUTS=1                      | full
 inside-three       | deployment | complete       | agreement, end   | 3, ABC, ABCDE, ABC joins  | -DINSIDE -DCLIENTS=3                                      | full
+members            | members   | complete       | quorums meet | 1 operator                | -DLISTS=4                                                 | quick
+members-emptied    | members   | complete       | quorums meet | 1 operator                | -DEMPTIED=1                                               | quick
+members-followed   | members   | complete       | quorums meet | 2 operators, one after the other | -DDEATHS=1                                         | quick
+members-two        | members   | complete       | quorums meet | 2 operators, 2 members    | -DOPS=2 -DFIRST=3                                         | full
+members-two-of-three | members | bits           | quorums meet | 2 operators               | -DOPS=2                                                   | full
+members-grow       | members   | complete       | quorums meet | 1 operator, 3 to 5 members | -DNODES=5                                                | quick
 debut              | debut     | complete       | exclusion | 2 of one set              | -DCRASHES=3 -DFLUSHES=1                                   | quick
 debut-promoted     | debut     | complete       | exclusion | 2 of one set              | -DCRASHES=2 -DFAILOVERS=1 -DFLUSHES=1                     | quick
 debut-one-shared   | debut     | complete       | exclusion | 2, ABC and CDE            | -DONE_SHARED -DCRASHES=2 -DFAILOVERS=1                    | quick
@@ -171,6 +177,12 @@ stranger-adopted   | deployment | counterexample | agreement        | 2, ABC and
 shared-node-lost   | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DEMPTIED=1 -DOVER                           | quick
 emptied-in-opening | deployment | counterexample | agreement        | 3, ABC, BCD, ABC joins    | -DTWO_SHARED -DCLIENTS=3 -DEMPTIED=1 -DANYTIME -DNO_JUDGE | full
 other-set-joins    | deployment | counterexample | R30 to the letter | 2, ABC and BCD           | -DTWO_SHARED -DLETTER                                     | quick
+not-waited         | members   | counterexample | quorums meet | 1 operator                | -DNO_WAIT                                                 | quick
+not-sure           | members   | counterexample | quorums meet | 1 operator                | -DNO_SURE -DEMPTIED=1                                     | quick
+swapped            | members   | counterexample | quorums meet | 2 operators               | -DSWAPS -DOPS=2                                           | quick
+given-by-one       | members   | counterexample | quorums meet | 1 operator                | -DGIVES_ONE -DEMPTIED=1                                   | quick
+given-as-seen      | members   | counterexample | quorums meet | 1 operator                | -DGIVES_STALE -DEMPTIED=1                                 | quick
+given-the-oldest   | members   | counterexample | quorums meet | 1 operator                | -DGIVES_OLDEST -DEMPTIED=1                                | quick
 uptime-among-sealed | debut    | counterexample | exclusion | 2 of one set              | -DFLUSHES=1 -DAMONG_SEALED                                | quick
 uptime-of-promoted | debut     | counterexample | exclusion | 2, ABC and CDE            | -DONE_SHARED -DFAILOVERS=1 -DOF_PROMOTED                  | quick
 uptime-as-shown    | debut     | counterexample | exclusion | 2, ABC and CDE            | -DONE_SHARED -DCRASHES=1 -DNO_MARGIN                      | quick
@@ -242,7 +254,7 @@ tools() {
 		fi
 	fi
 	have && return
-	echo "NOT COVERED: the models of the rules (exclusion, failover, orphans, deployment, debut, order, readwrite), as spin and gcc are not both here and could not be installed."
+	echo "NOT COVERED: the models of the rules (exclusion, failover, orphans, deployment, members, debut, order, readwrite), as spin and gcc are not both here and could not be installed."
 	[ "${REDMUX_REQUIRE_MODEL:-}" != 1 ] && exit 0
 	return 1
 }
@@ -288,7 +300,7 @@ one() {
 	cp "$here/$(field "$name" 2).pml" model.pml
 	compile=-DCOLLAPSE arguments="-m200000 -w24"
 	case $how in
-	counterexample) compile=-DBFS ;;
+	counterexample) [ "$(field "$name" 2)" = members ] || compile=-DBFS ;;
 	bits) compile=-DBITSTATE arguments="-m200000 -w28 -k2" ;;
 	esac
 	spin -a $(symmetry "$name") $macros model.pml >spin.out 2>&1 &&
@@ -373,7 +385,7 @@ show() {
 	spin -a $macros model.pml >/dev/null && gcc -O2 -w -DSAFETY -DMEMLIM=8000 -DBFS -o pan pan.c || return
 	timeout -k 5 "$limit" ./pan -m200000 -w24 >out 2>&1
 	[ -e model.pml.trail ] || { tail -n 20 out; return 1; }
-	spin -t $macros model.pml | sed -n 's/^ *\(client\|node\|server\|tick\|.*assert\)/\1/p'
+	spin -t $macros model.pml | sed -n 's/^ *\(client\|node\|server\|operator\|tick\|.*assert\)/\1/p'
 }
 
 main "$@"
