@@ -111,11 +111,12 @@ func (t *Trial) Run() (*Report, error) {
 	}
 	report := &Report{Kinds: map[string]int{}}
 	err := t.failAll(report)
+	pauses := t.truth.account() // not of the time in which the callers end
 	close(t.ended)
 	running.Wait()
 	report.Overlaps, report.Spells = t.truth.overlaps(), len(t.truth.spells)
 	report.Lived, report.Lost = t.truth.lived, t.truth.lost
-	for _, p := range t.truth.pauses[1:] {
+	for _, p := range pauses[1:] {
 		report.Grants, report.Pauses = append(report.Grants, p.grants), append(report.Pauses, p.longest)
 	}
 	return report, err

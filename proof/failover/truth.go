@@ -61,6 +61,14 @@ func (w *Truth) present() pause {
 	return p
 }
 
+// account returns the pauses until now. The first is from before all failovers.
+func (w *Truth) account() []pause {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pausedLocked()
+	return slices.Clone(w.pauses)
+}
+
 // failed begins the account of another failover.
 func (w *Truth) failed() {
 	w.mu.Lock()
