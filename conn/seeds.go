@@ -75,8 +75,10 @@ func (s *Seeds) completed(other *tls.Config) *Seeds {
 }
 
 // Seed returns the endpoint of a seed, for questions to itself: with the TLS
-// and the credentials of the sentinels, or of the cluster's servers.
+// and the credentials of the sentinels, or of the cluster's servers. It panics
+// without Seeds.
 func (e Endpoint) Seed(addr string) Endpoint {
+	must(e.Seeds != nil, "an endpoint without Seeds has no seed")
 	seed := Endpoint{
 		Network: e.Network, Addr: addr, ClientName: e.ClientName,
 		DialTimeout: e.DialTimeout, KeepAlive: e.KeepAlive, TCPUserTimeout: e.TCPUserTimeout,

@@ -135,6 +135,10 @@ func morePages(rolls [3]*rollKind, errs []error) (more []question) {
 	return more
 }
 
+// longestShown is the longest value that the scripts show: of a longer one, they
+// show its hash.
+const longestShown = 160
+
 // read takes a script's reply (R16): two numbers, and three elements for each
 // participant.
 func (r *roll) read(v resp.Value) error {
@@ -157,7 +161,7 @@ func (r *roll) read(v resp.Value) error {
 		if left < 0 {
 			left = NoExpiry
 		}
-		ok = ok && all[i+2].Type() == resp.BulkString && !all[i+2].IsNull()
+		ok = ok && all[i+2].Type() == resp.BulkString && !all[i+2].IsNull() && len(all[i+2].Bytes()) <= longestShown
 		one.who = whoOf(all[i+2].Bytes())
 		if r.seen == nil {
 			r.seen = make(map[sight]time.Duration)
