@@ -52,7 +52,7 @@ type Config struct {
 	Owner string
 	// PlainRefusals leaves ErrHeld for a plain lock as it is. Otherwise a client
 	// with Owner has the nodes send the value that is in the way, for HeldError:
-	// one of another program that is longer than 4 KiB ends the connection
+	// one of another program that is longer than 64 KiB ends the connection
 	// (R32). If zero, refusals name the holder.
 	PlainRefusals bool
 	// Fenced gives every lock of this client an increasing number: see
