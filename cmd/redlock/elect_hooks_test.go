@@ -162,7 +162,10 @@ func TestProbesOfTwoCandidates(t *testing.T) {
 		socket := filepath.Join(dir, name)
 		elect := spawned(t, elects(t, nodes, []string{"--owner=" + name, "--listen=unix:" + socket},
 			shell(`trap 'while test -e $1; do sleep 0.01; done; exit 5' TERM; : > $1; while :; do sleep 0.01; done`, path)...))
-		eventually(t, "no socket", func() bool { return exists(socket) })
+		eventually(t, "nobody listens", func() bool {
+			c, err := net.Dial("unix", socket) // the socket is there before anybody listens
+			return err == nil && c.Close() == nil
+		})
 		return elect, socket
 	}
 	leads := func(socket string) bool { status, a := ask(t, socket, "/leader"); return status == 200 && a.Leads }

@@ -31,7 +31,7 @@ func TestRunSeesLocksOfOtherKinds(t *testing.T) {
 		says   string
 	}{
 		{"run --shared", "run -n", exitHeld, "read by 1"},
-		{"run --shared", "run -w 300ms", exitHeld, "read by 1"},
+		{"run --shared", "run -w 2s", exitHeld, "read by 1"}, // less than --timeout
 		{"run --shared", "run -n --shared", 0, ""},
 		{"run --shared", "run -n --exclusive", exitHeld, "read by 1"},
 		{"run --exclusive", "run -n --shared", exitHeld, ""},

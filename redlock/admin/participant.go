@@ -135,7 +135,7 @@ func morePages(rolls [3]*rollKind, errs []error) (more []question) {
 	return more
 }
 
-// longestShown is the longest value that the scripts show: of a longer one, they
+// longestShown is the longest value that the scripts show; of a longer one they
 // show its hash.
 const longestShown = 160
 
