@@ -162,8 +162,8 @@ func TestProbesOfTwoCandidates(t *testing.T) {
 		socket := filepath.Join(dir, name)
 		elect := spawned(t, elects(t, nodes, []string{"--owner=" + name, "--listen=unix:" + socket},
 			shell(`trap 'while test -e $1; do sleep 0.01; done; exit 5' TERM; : > $1; while :; do sleep 0.01; done`, path)...))
-		eventually(t, "nobody listens", func() bool {
-			c, err := net.Dial("unix", socket) // the socket is there before anybody listens
+		eventually(t, "no process listens", func() bool {
+			c, err := net.Dial("unix", socket) // the socket is there a moment before that
 			return err == nil && c.Close() == nil
 		})
 		return elect, socket
