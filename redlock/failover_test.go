@@ -91,7 +91,7 @@ func TestReceiptsNameTheVoters(t *testing.T) {
 // A hold whose key has not reached the new primary says why it is lost.
 func TestAHoldThatIsLostInAFailoverSaysSo(t *testing.T) {
 	t.Parallel()
-	servers := redistest.Servers(t, 2, redistest.OverTCP)
+	servers := redistest.Servers(t, 2, redistest.OverTCP, redistest.OfOneKind)
 	name := newSwitchboard(t, servers[0].TCPAddr())
 	require.NoError(t, servers[1].Follow(servers[0])) // and gets the seal
 	require.Eventually(t, func() bool { return servers[1].Info("replication", "master_link_status") == "up" }, time.Minute, 10*time.Millisecond)
