@@ -128,7 +128,9 @@ func TestLaneIsBounded(t *testing.T) {
 		}
 	}
 	require.False(t, l.add(laneEntry{}, []byte("x")), "R26")
+	l.await(laneEntry{})
+	require.False(t, l.add(laneEntry{}, []byte("x")), "more than full")
 	require.Len(t, l.buf, maxLane-maxLane/2-1)
-	require.Len(t, l.empty(), maxLane)
+	require.Len(t, l.empty(), maxLane+1)
 	require.True(t, l.idle())
 }

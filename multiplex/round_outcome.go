@@ -201,8 +201,9 @@ func (r *round) answers(w uint64) []Answer {
 // needed: later replies are other nodes'.
 type texts [MaxNodes][]byte
 
-// longestText bounds what is kept of a text (R26).
-const longestText = 128
+// longestText bounds what is kept of a text (R26): a value, behind the number
+// of what is in the way.
+const longestText = pure.LongestShown + 16
 
 // keep copies a node's text, or the texts in an array, up to the bound.
 func (t *texts) keep(node int, v resp.Value) {

@@ -121,6 +121,33 @@ func TestHeldErrorHasTheLabel(t *testing.T) {
 	}
 }
 
+// The longest labels reach those that wait for a lock of each kind whose
+// refusals name a holder.
+func TestHeldErrorHasTheLongestLabels(t *testing.T) {
+	owner, label := strings.Repeat("o", pure.LongestOwner), strings.Repeat("l", pure.LongestLabel)
+	for name, x := range map[string]struct{ holds, waits func(*Client) Locker }{
+		"plain":   {func(c *Client) Locker { return c.Lock("r") }, func(c *Client) Locker { return c.Lock("r") }},
+		"several": {func(c *Client) Locker { return c.All("a", "b") }, func(c *Client) Locker { return c.All("b", "c") }},
+		"read":    {func(c *Client) Locker { return c.RW("r").Read() }, func(c *Client) Locker { return c.RW("r").Write() }},
+		"write":   {func(c *Client) Locker { return c.RW("r").Write() }, func(c *Client) Locker { return c.RW("r").Read() }},
+		"fair":    {func(c *Client) Locker { return c.Fair("r") }, func(c *Client) Locker { return c.Fair("r") }},
+	} {
+		simulated(t, 3, func(t *testing.T, m *memory) {
+			m.ownerless()
+			each(m.nodes, func(n *redistest.Node) { n.Native("NXGET") })
+			a, b := m.client(t, Config{Owner: owner}), m.client(t, Config{Owner: owner})
+			time.Sleep(time.Second)
+			_, err := x.holds(a).TryHold(t.Context(), HoldOptions{Label: label})
+			require.NoError(t, err)
+			_, err = x.waits(b).TryHold(t.Context(), HoldOptions{})
+			held := (*HeldError)(nil)
+			require.ErrorAs(t, err, &held, name)
+			require.Equal(t, owner, held.Owner, name)
+			require.Equal(t, label, held.Label, name)
+		})
+	}
+}
+
 // The keys keep their values when a lock is handed over. So a caller with
 // another label asks the nodes, and one with the same does not.
 func TestALockIsHandedOverWithItsLabel(t *testing.T) {

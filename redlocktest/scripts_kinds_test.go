@@ -439,9 +439,10 @@ func TestABadHighestTicket_R33(t *testing.T) {
 // A value that is longer than a lock's can be is not shown: no reply is long
 // (R32).
 func TestScriptsShowNoLongValue_R32(t *testing.T) {
-	longest := strings.Repeat("x", pure.LongestValue)
+	require.LessOrEqual(t, pure.LongestValue, pure.LongestShown)
+	longest := strings.Repeat("x", pure.LongestShown)
 	for side, do := range bothNodes(t) {
-		for value, shown := range map[string]string{"": "", longest: longest, strings.Repeat("x", 161): "", strings.Repeat("x", 1<<20): ""} {
+		for value, shown := range map[string]string{"": "", longest: longest, longest + "x": "", strings.Repeat("x", 1<<20): ""} {
 			do("SET", "b", value)
 			require.Equal(t, "2 "+shown, do("EVAL", lua.AcquireAll, "2", "a", "b", "us", "5000"), side)
 			said := do("EVAL", lua.AcquireFenced, "5", "a", "b", "a:fence", "b:fence", fenceRecord, "us", "5000", "5", "60000000", "1000")

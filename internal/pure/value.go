@@ -23,8 +23,11 @@ const (
 	// LongestOwner and LongestLabel bound labels, in bytes.
 	LongestOwner = 64
 	LongestLabel = 64
-	// LongestValue bounds a value. The scripts of locks know it too.
+	// LongestValue bounds a value.
 	LongestValue = TokenText + 1 + LongestOwner + 1 + LongestLabel
+	// LongestShown is how long a value may be that scripts show. They know it,
+	// too. It is not less than LongestValue.
+	LongestShown = 160
 )
 
 // Labels are those of a lock's holder.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/lua"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/internal/wire"
@@ -135,10 +136,6 @@ func morePages(rolls [3]*rollKind, errs []error) (more []question) {
 	return more
 }
 
-// longestShown is the longest value that the scripts show; of a longer one they
-// show its hash.
-const longestShown = 160
-
 // read takes a script's reply (R16): two numbers, and three elements for each
 // participant.
 func (r *roll) read(v resp.Value) error {
@@ -161,7 +158,7 @@ func (r *roll) read(v resp.Value) error {
 		if left < 0 {
 			left = NoExpiry
 		}
-		ok = ok && all[i+2].Type() == resp.BulkString && !all[i+2].IsNull() && len(all[i+2].Bytes()) <= longestShown
+		ok = ok && all[i+2].Type() == resp.BulkString && !all[i+2].IsNull() && len(all[i+2].Bytes()) <= pure.LongestShown
 		one.who = whoOf(all[i+2].Bytes())
 		if r.seen == nil {
 			r.seen = make(map[sight]time.Duration)
@@ -217,7 +214,7 @@ func (k *rollKind) list(errs []error, quorum int, order func(a, b *summary) int)
 		case k.numbered:
 			p.Number = int(min(s.number, math.MaxInt32))
 		case k.ticketed:
-			p.Since = time.UnixMicro(s.number).Truncate(time.Second)
+			p.Since = time.UnixMicro(min(s.number, pure.MostNumber)).Truncate(time.Second)
 		}
 		all = append(all, p)
 	}

@@ -2,6 +2,8 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/lua"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
@@ -275,6 +278,59 @@ func TestInspectOfALiarWithManyPermits_R16(t *testing.T) {
 		require.Equal(t, 2, found.Permits)
 		require.Zero(t, found.FreePermits)
 		require.Len(t, found.PermitsHeld, MaxParticipants+2)
+	})
+}
+
+// The longest labels of readers and of those with a permit are shown.
+func TestInspectShowsTheLongestLabels(t *testing.T) {
+	owner, label := strings.Repeat("o", pure.LongestOwner), strings.Repeat("l", pure.LongestLabel)
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		m.Ownerless()
+		c := m.Client(t, redlock.Config{Owner: owner})
+		for _, k := range []redlock.Locker{c.RW("r").Read(), c.Semaphore("s", 2)} {
+			_, err := k.TryHold(t.Context(), redlock.HoldOptions{Label: label})
+			require.NoError(t, err)
+		}
+		time.Sleep(2 * ms)
+		for _, who := range append(inspected(t, c, "r").Readers, inspected(t, c, "s").PermitsHeld...) {
+			require.Equal(t, []string{owner, label}, []string{who.Owner, who.Label})
+		}
+		require.Len(t, listed(t, c, ListOptions{}).Locks, 2)
+	})
+}
+
+// What one node says of times breaks no JSON, and how much it says there is does
+// not fill the others' lanes (R33).
+func TestInspectOfALiarWithTimes_R33(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.Client(t, redlock.Config{})
+		digest := lua.Digest(lua.LookQueue)
+		m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+			const reply = "*5\r\n:0\r\n:9223372036854775807\r\n:9223372036854775807\r\n:1\r\n$1\r\nx\r\n"
+			return []byte(reply), args[0] == "EVALSHA" && args[1] == digest
+		})
+		found := inspected(t, c, "f")
+		require.Len(t, found.Queue, 1)
+		text, err := json.Marshal(found)
+		require.NoError(t, err)
+		require.Contains(t, string(text), `"queue"`)
+
+		looks := make([]*look, lookBatch)
+		for i := range looks {
+			looks[i] = &look{Inspection: &Inspection{Resource: fmt.Sprint("f", i)}, wants: [3]bool{ofQueue: true}}
+		}
+		before, arrived := m.Nodes[1].Calls("EVALSHA"), make(map[time.Time]int)
+		m.Nodes[1].Handle(func(int, []string) ([]byte, bool) {
+			arrived[time.Now()]++
+			return nil, false
+		})
+		for _, err := range inspectorOf(t.Context(), c).askFor(t.Context(), looks...) {
+			require.NoError(t, err)
+		}
+		require.Greater(t, m.Nodes[1].Calls("EVALSHA")-before, 50*lookBatch, "all pages are asked for")
+		for _, n := range arrived {
+			require.LessOrEqual(t, n, 4*lookBatch, "at one time")
+		}
 	})
 }
 
