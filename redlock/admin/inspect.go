@@ -266,6 +266,12 @@ type look struct {
 	note func(node int, v resp.Value)
 }
 
+// lookBatch bounds what is asked of a node at a time, before other commands of
+// this client have their turn: how many names are looked at, and how many pages
+// of participants, whatever one node says that there are (R33). A server takes
+// the commands 16 KiB at a time, and serves others in between.
+const lookBatch = 128
+
 // askFor asks each node for what is looked at, all in one round trip unless a
 // node has many participants. The answers of a node are valid only with a nil
 // error.
@@ -293,8 +299,8 @@ func (c *inspector) askFor(ctx context.Context, looks ...*look) []error {
 	for i := range looks {
 		more = append(more, morePages(rolls[i], errs)...)
 	}
-	if len(more) > 0 {
-		for i, err := range c.query(ctx, more) {
+	for some := range slices.Chunk(more, lookBatch) {
+		for i, err := range c.query(ctx, some) {
 			errs[i] = cmp.Or(errs[i], err)
 		}
 	}

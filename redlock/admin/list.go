@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,13 +25,14 @@ type ListOptions struct {
 	// redlock.Config.Prefix. If zero, all are listed.
 	Prefix string
 	// Limit is how many keys are looked at, of all that begin with both
-	// prefixes, but for those that redlock keeps beside locks. If zero, 100,000.
+	// prefixes, and how many holders and waiters are listed. Most of those that redlock keeps beside locks do not count, but
+	// those of fencing numbers do. If zero or less, 100,000.
 	Limit int
-	// Page is how many keys of its database a node goes through for one page at
-	// most, while it does nothing else: fewer where many have the prefix. If
-	// zero, 1,000.
+	// Page is how many keys of its database a node goes through for one page,
+	// while it does nothing else: fewer where many have the prefix. If zero or
+	// less, 1,000.
 	Page int
-	// Pause is the time between two pages. If zero, a millisecond.
+	// Pause is the time between two pages. If zero or less, a millisecond.
 	Pause time.Duration
 }
 
@@ -110,11 +110,8 @@ const (
 	// listTimeout bounds a listing whose context has no deadline: a node that
 	// lies could have a next page for ever.
 	listTimeout = time.Minute
-	// firstPage is the size of a node's first page.
-	firstPage = 50
-	// lookBatch is how many names are looked at in one round trip. A server
-	// takes the commands 16 KiB at a time, and serves others in between.
-	lookBatch = 128
+	// mostNames is how many bytes of names a reply has at most (R32).
+	mostNames = 60_000
 )
 
 // List asks all nodes which resources are locked, by whom, since when and for
@@ -143,7 +140,7 @@ func List(ctx context.Context, client *redlock.Client, options ListOptions) (Lis
 	}
 	for _, node := range l.Group().Nodes() {
 		l.all.Nodes = append(l.all.Nodes, ListedNode{Addr: node.Addr})
-		l.pages = append(l.pages, page{cursor: "0", keys: min(firstPage, l.options.Page)})
+		l.pages = append(l.pages, page{cursor: "0"})
 		l.errs = append(l.errs, ctx.Err())
 	}
 	err := l.run()
@@ -153,8 +150,15 @@ func List(ctx context.Context, client *redlock.Client, options ListOptions) (Lis
 }
 
 func (o ListOptions) withDefaults() ListOptions {
-	o.Limit, o.Page, o.Pause = cmp.Or(o.Limit, defaultListLimit), cmp.Or(o.Page, defaultListPage), cmp.Or(o.Pause, defaultListPause)
+	o.Limit, o.Page, o.Pause = positive(o.Limit, defaultListLimit), positive(o.Page, defaultListPage), positive(o.Pause, defaultListPause)
 	return o
+}
+
+func positive[T ~int | ~int64](given, otherwise T) T {
+	if given <= 0 {
+		return otherwise
+	}
+	return given
 }
 
 // A lister goes through the nodes' keys.
@@ -170,9 +174,7 @@ type lister struct {
 
 // A page is where a node goes on.
 type page struct {
-	keys   int // that the node goes through
 	cursor string
-	skip   int // names of the page that were taken already
 	done   bool
 }
 
@@ -217,8 +219,8 @@ func (l *lister) scan() (found []*sighting) {
 		if p.done || l.errs[node] != nil {
 			return nil
 		}
-		return [][]byte{load, resp.AppendCommand(nil, "EVALSHA", scanScript.Digest, "0", p.cursor, pattern, strconv.Itoa(p.keys),
-			strconv.Itoa(p.skip), strconv.Itoa(len(l.config.Prefix)), strconv.Itoa(longestName))}
+		return [][]byte{load, resp.AppendCommand(nil, "EVALSHA", scanScript.Digest, "0", p.cursor, pattern, strconv.Itoa(l.options.Page),
+			strconv.Itoa(len(l.config.Prefix)), strconv.Itoa(longestName), strconv.Itoa(mostNames))}
 	}
 	within, cancel := l.limitEach()
 	defer cancel()
@@ -228,7 +230,8 @@ func (l *lister) scan() (found []*sighting) {
 		case v.IsError():
 			refusals[node] = cmp.Or(refusals[node], refusedScan(v))
 		case i == 1:
-			names, err := l.pages[node].read(v, l.options.Page)
+			names, missing, err := l.pages[node].read(v)
+			l.all.Cut = l.all.Cut || missing
 			for _, name := range names {
 				if s := l.sightingOf(name); s != nil {
 					found = append(found, s)
@@ -263,35 +266,36 @@ func refusedScan(v resp.Value) error {
 	}
 }
 
-// read takes the reply of scan.lua, and suits the size of the next page to it.
-func (p *page) read(v resp.Value, most int) (names []string, err error) {
-	ok := v.Type() == resp.Array && v.Len() >= 2
-	place := 0
-	for e := range v.Elements() {
-		switch place++; place {
-		case 1:
-			p.cursor = string(e.Bytes())
-		case 2:
-			skip, isNumber := e.Int64()
-			ok = ok && isNumber && skip >= 0
-			p.skip = int(min(skip, math.MaxInt32))
-		default:
-			names = append(names, string(e.Bytes()))
-		}
-		ok = ok && (place == 2 || e.Type() == resp.BulkString)
+// read takes the reply of scan.lua. missing reports that names are left out.
+func (p *page) read(v resp.Value) (names []string, missing bool, err error) {
+	parts := slices.Collect(v.Elements())
+	ok := v.Type() == resp.Array && len(parts) == 3 && parts[0].Type() == resp.BulkString && parts[2].Type() == resp.BulkString
+	if ok {
+		p.cursor = string(parts[0].Bytes())
+		p.done = p.cursor == "0"
+		more, isNumber := parts[1].Int64()
+		missing = more != 0
+		names, ok = separate(string(parts[2].Bytes()))
+		ok = ok && isNumber
 	}
 	if !ok {
-		return nil, fmt.Errorf("%w: type %q to the list of keys", multiplex.ErrUnexpected, v.Type())
+		return nil, false, fmt.Errorf("%w: type %q to the list of keys", multiplex.ErrUnexpected, v.Type())
 	}
-	p.done = p.cursor == "0" && p.skip == 0
-	switch {
-	case p.skip > 0: // a page that was begun keeps its size
-	case len(names) < firstPage/2:
-		p.keys = min(2*p.keys, most)
-	default:
-		p.keys = min(firstPage, most)
+	return names, missing, nil
+}
+
+// separate returns the names in a text that has each behind its length and a
+// colon.
+func separate(text string) (names []string, ok bool) {
+	for text != "" {
+		digits, rest, _ := strings.Cut(text, ":")
+		n, err := strconv.ParseUint(digits, 10, 31)
+		if err != nil || int(n) > min(len(rest), longestName) {
+			return nil, false
+		}
+		names, text = append(names, rest[:n]), rest[n:]
 	}
-	return names, nil
+	return names, true
 }
 
 // limitEach bounds one round trip, so that a node that hangs does not hold up
@@ -383,7 +387,8 @@ func (l *lister) look(sightings []*sighting) {
 	}
 }
 
-// add adds what a look has found, by the word of the nodes that never failed.
+// add adds what a look has found, by the word of the nodes that have not failed
+// so far.
 func (l *lister) add(s *sighting) {
 	quorum := multiplex.Quorum(len(l.errs))
 	switch found := s.holders(l.errs, quorum); {
@@ -423,14 +428,18 @@ func (l *lister) addAll(s *sighting, all []Participant) {
 	}
 	for _, p := range all {
 		p.Nodes = slices.DeleteFunc(p.Nodes, func(i int) bool { return l.errs[i] != nil })
-		if len(p.Nodes) == 0 {
+		switch {
+		case len(p.Nodes) == 0:
 			continue
+		case len(l.all.Locks) >= l.options.Limit:
+			l.all.Cut = true
+			return
 		}
 		lock := ListedLock{Resource: s.Resource, Kind: s.kind, State: stateOf(s.kind, len(p.Nodes), missing, len(l.errs)), Participant: p}
 		if s.kind == KindLock {
 			lock.Fence = s.fenceOf(p.Holder)
 			if p.Since.IsZero() && lock.Fence > 0 {
-				lock.Since = time.UnixMicro(min(int64(lock.Fence), pure.MostNumber)).Truncate(time.Second)
+				lock.Since = time.UnixMicro(int64(min(lock.Fence, uint64(pure.MostNumber)))).Truncate(time.Second)
 			}
 		}
 		l.all.Locks = append(l.all.Locks, lock)

@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/lua"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/internal/trial"
+	"github.com/redmux/redmux/resp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -220,11 +222,12 @@ func TestListGoesOnWithoutANode(t *testing.T) {
 }
 
 // Limits bound what is looked at, and the listing says that there may be more.
-// Pages with long names take several replies (R32), and no name is lost.
+// In place of pages that are too big for a reply there are smaller ones (R32), and
+// no name is lost.
 func TestListIsBounded_R32(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.Client(t, redlock.Config{})
-		const locks = 250
+		const locks = 250 // with 125 KB of names
 		for i := range locks {
 			trial.MustAcquire(t, c, fmt.Sprintf("%03d%s", i, strings.Repeat("k", i*4)), time.Hour)
 		}
@@ -238,6 +241,7 @@ func TestListIsBounded_R32(t *testing.T) {
 		}
 		require.Len(t, listed(t, c, ListOptions{Prefix: "10"}).Locks, 10)
 		require.Empty(t, listed(t, c, ListOptions{Prefix: "?"}).Locks)
+		require.Len(t, listed(t, c, ListOptions{Limit: -1, Page: -1, Pause: -1}).Locks, locks)
 		for limit, cut := range map[int]bool{1: true, 99: true, locks - 1: true, locks: false, locks + 1: false} {
 			all := listed(t, c, ListOptions{Limit: limit})
 			require.Len(t, all.Locks, min(limit, locks))
@@ -255,7 +259,7 @@ func TestListIsBounded_R32(t *testing.T) {
 
 		// One node names another page for ever.
 		m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
-			return []byte("*3\r\n$1\r\n7\r\n:0\r\n$4\r\nliar\r\n"), args[0] == "EVALSHA" && args[1] == scanScript.Digest
+			return []byte("*3\r\n$1\r\n7\r\n:0\r\n$6\r\n4:liar\r\n"), args[0] == "EVALSHA" && args[1] == scanScript.Digest
 		})
 		start = time.Now()
 		all, err = List(t.Context(), c, ListOptions{})
@@ -263,6 +267,62 @@ func TestListIsBounded_R32(t *testing.T) {
 		require.Len(t, all.Locks, locks)
 		require.InDelta(t, listTimeout, time.Since(start), float64(time.Second))
 	})
+}
+
+// What one node makes up is bounded, and the listing says that it may not be
+// complete (R33).
+func TestListOfALiar_R33(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.Client(t, redlock.Config{})
+		trial.MustAcquire(t, c, "a", time.Hour)
+		readers := lua.Digest(lua.LookReaders)
+		m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+			switch {
+			case args[0] != "EVALSHA":
+			case args[1] == scanScript.Digest:
+				return []byte("*3\r\n$1\r\n0\r\n:0\r\n$40\r\n17:x:redlock:readers17:y:redlock:readers\r\n"), true
+			case args[1] == readers:
+				return []byte("*5\r\n:0\r\n:9223372036854775807\r\n:0\r\n:1\r\n$5\r\n" + fmt.Sprintf("%05d", m.Nodes[0].Calls("EVALSHA")) + "\r\n"), true
+			}
+			return nil, false
+		})
+		all := listed(t, c, ListOptions{})
+		require.True(t, all.Cut, "it says that there are more than are asked for")
+		require.Greater(t, len(all.Locks), 10)
+		all = listed(t, c, ListOptions{Limit: 10})
+		require.Len(t, all.Locks, 10)
+		require.True(t, all.Cut)
+	})
+}
+
+// A page is taken only in the form that scan.lua gives it (R16).
+func TestPageOfNames_R16(t *testing.T) {
+	read := func(reply string) (p page, names []string, missing bool, err error) {
+		r := resp.NewReader(resp.Limits{})
+		r.Commit(copy(r.Space(), reply))
+		v, ok, err := r.Next()
+		require.True(t, ok, "%q: %v", reply, err)
+		names, missing, err = p.read(v)
+		return p, names, missing, err
+	}
+	p, names, missing, err := read("*3\r\n$2\r\n17\r\n:1\r\n$10\r\n3:a:b0:1:\n\r\n")
+	require.NoError(t, err)
+	require.Equal(t, page{cursor: "17"}, p)
+	require.Equal(t, []string{"a:b", "", "\n"}, names)
+	require.True(t, missing)
+	p, names, missing, err = read("*3\r\n$1\r\n0\r\n:0\r\n$0\r\n\r\n")
+	require.NoError(t, err)
+	require.True(t, p.done)
+	require.Empty(t, names)
+	require.False(t, missing)
+	for _, reply := range []string{
+		":1\r\n", "*0\r\n", "*-1\r\n", "*2\r\n$1\r\n0\r\n:0\r\n", "*3\r\n:0\r\n:0\r\n$0\r\n\r\n", "*3\r\n$1\r\n0\r\n$1\r\n0\r\n$0\r\n\r\n",
+		"*3\r\n$1\r\n0\r\n:0\r\n:0\r\n", "*3\r\n$1\r\n0\r\n:0\r\n$1\r\na\r\n", "*3\r\n$1\r\n0\r\n:0\r\n$3\r\n2:a\r\n",
+		"*3\r\n$1\r\n0\r\n:0\r\n$4\r\n-1:a\r\n", "*3\r\n$1\r\n0\r\n:0\r\n$2005\r\n2000:" + strings.Repeat("a", 2000) + "\r\n", "*3\r\n$1\r\n0\r\n:0\r\n$12\r\n4294967297:a\r\n",
+	} {
+		_, _, _, err := read(reply)
+		require.ErrorIs(t, err, multiplex.ErrUnexpected, "%q", reply)
+	}
 }
 
 // What other programs keep is counted and not shown, even if it looks like a
@@ -277,6 +337,7 @@ func TestListOfOtherKeys_R27(t *testing.T) {
 			n.DB().Set("long", strings.Repeat("x", 1<<16), 0)
 			n.DB().SetField("hash", "a", "b")
 			n.DB().Set("x:fence", "17", time.Hour)
+			n.DB().Set("job:fence:fence", "9223372036854775808", time.Hour) // no time
 			n.DB().Set("x:redlock:readers", "a string", time.Hour)
 			n.DB().Set("x:redlock:other", "a string", time.Hour)
 			n.DB().Set("redlock:seal", "a string", time.Hour)
