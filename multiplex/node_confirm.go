@@ -61,7 +61,8 @@ func (n *node) askBehindLocked() (questions []byte, count int) {
 
 // keepContactLocked asks a server that was not asked for some time. Silence for
 // longer than pure.Failover.Grace may hide that it was stopped. It returns when
-// to run again.
+// to run again. It reads no seal: the only grant that its answer can confirm is
+// that of an extension which was sent again, and that compared the key itself.
 func (n *node) keepContactLocked(now time.Duration) time.Duration {
 	if !n.failsOver {
 		return pure.Never

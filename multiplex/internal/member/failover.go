@@ -226,8 +226,11 @@ func (m *Members) Keeps(i int, v resp.Value) (*Cause, error) {
 		return nil, nil
 	}
 	l := &look{node: i}
-	if err := l.readSeal(v); err != nil {
+	switch err := l.readSeal(v); {
+	case err != nil:
 		return nil, err
+	case l.sighting.What == pure.Unreadable: // as for a look, that is no sign of a loss
+		return unconfirmed("its seal cannot be read: " + conn.ClassOf(v).String()), nil
 	}
 	if n.trust.Confirms(m.deployment.Proof(l.sighting)) {
 		n.seal = l.seal

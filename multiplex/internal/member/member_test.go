@@ -130,5 +130,15 @@ func TestSilenceInASuspend_R23(t *testing.T) {
 		n.contact = redistest.Clocks(time.Now(), -c.mono, -c.wall)
 		n.greet(0, time.Hour)
 		assert.Equal(t, c.silent, n.trust.Why == pure.WhySilent, name)
+		assert.GreaterOrEqual(t, pure.Elapsed(n.contact, time.Now()), time.Hour, "an hour of the handshake is silence")
 	}
+}
+
+// A seal that may not be read confirms nothing, and is not called gone (R22).
+func TestASealThatCannotBeRead_R22(t *testing.T) {
+	m := New(Config{Nodes: []Address{{Addr: "a"}}}, new(hostless))
+	why, err := m.Keeps(0, decode(t, "-NOPERM no permissions\r\n"))
+	require.NoError(t, err)
+	require.Equal(t, Unconfirmed, why.Kind)
+	require.Equal(t, "its seal cannot be read: NOPERM", why.Found)
 }
