@@ -246,13 +246,13 @@ func ExampleHold_Context() {
 	fmt.Println(errors.Is(context.Cause(hold.Context()), redlock.ErrLost))
 	var lost *redlock.LostError
 	if errors.As(hold.Err(), &lost) {
-		fmt.Println("refused by the nodes:", lost.Refused)
+		fmt.Println("not held by the nodes:", lost.NotHeld)
 	}
 	err = hold.Release(ctx)
 	fmt.Println("it is unknown whether it is free:", errors.Is(err, redlock.ErrNoQuorum))
 	// Output:
 	// true
-	// refused by the nodes: false
+	// not held by the nodes: false
 	// it is unknown whether it is free: true
 }
 

@@ -109,7 +109,7 @@ func TestAHoldThatIsLostInAFailoverSaysSo(t *testing.T) {
 	<-h.Context().Done()
 	var lost *LostError
 	require.ErrorAs(t, h.Err(), &lost)
-	require.True(t, lost.Refused, "%v", lost)
+	require.True(t, lost.NotHeld, "%v", lost)
 	require.ErrorIs(t, lost, ErrNotHeld)
 	require.ErrorIs(t, lost.Nodes[0].Err, ErrQuarantined)
 	require.ErrorContains(t, lost, "it is not ours any more")

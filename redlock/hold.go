@@ -284,12 +284,12 @@ func (h *Hold) stepLocked(e pure.RenewalEvent, now instant, jitter float64) (act
 
 // lose ends the context of a lost lock, and reports the loss. Only the first
 // cause counts. It never blocks, and calls nothing of the group.
-func (h *Hold) lose(refused bool) {
-	why := lostError(h.lock.grant.Name, refused, h.said.Load(), h.client.keeper.addrs)
+func (h *Hold) lose(notHeld bool) {
+	why := lostError(h.lock.grant.Name, notHeld, h.said.Load(), h.client.keeper.addrs)
 	h.cancel(why)
 	if context.Cause(h.inner) == error(why) {
-		if refused {
-			h.client.stats.lostRefused.Add(1)
+		if notHeld {
+			h.client.stats.lostNotHeld.Add(1)
 		} else {
 			h.client.stats.lostExpired.Add(1)
 		}

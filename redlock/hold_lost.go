@@ -27,9 +27,9 @@ type LostError struct {
 	// Resource is the resource, without the prefix. Logger and Tracer get the
 	// error without it.
 	Resource string
-	// Refused reports that too few nodes for a quorum still held the lock for
+	// NotHeld reports that too few nodes for a quorum still held the lock for
 	// us. Otherwise its validity ended.
-	Refused bool
+	NotHeld bool
 	// Nodes are the answers to the last renewal, in the order of Config.Nodes.
 	// There are none without a question since the last grant.
 	Nodes []NodeAnswer
@@ -54,7 +54,7 @@ func (e *LostError) Error() string {
 	if e.Resource != "" {
 		text = "redlock: " + quoted(e.Resource) + ": " + errtext.Text(ErrLost)
 	}
-	if e.Refused {
+	if e.NotHeld {
 		text += ": it is not ours any more"
 	} else {
 		text += ": its validity ended"
@@ -75,7 +75,7 @@ func (e *LostError) Error() string {
 
 // anonymous returns the error without the resource (R27).
 func (e *LostError) anonymous() *LostError {
-	return &LostError{Refused: e.Refused, Nodes: e.Nodes}
+	return &LostError{NotHeld: e.NotHeld, Nodes: e.Nodes}
 }
 
 // errRenewed gives the text for a node that renewed the lock.
@@ -110,8 +110,8 @@ var underWay = &account{err: errNoAnswerYet}
 
 // lostError makes an account an error. A nil one means no question to any node.
 // addrs are the addresses of all nodes.
-func lostError(resource string, refused bool, a *account, addrs []string) *LostError {
-	e := &LostError{Resource: resource, Refused: refused}
+func lostError(resource string, notHeld bool, a *account, addrs []string) *LostError {
+	e := &LostError{Resource: resource, NotHeld: notHeld}
 	if a == nil {
 		return e
 	}

@@ -168,7 +168,7 @@ func TestSilenceEndsAHoldBeforeItsValidity(t *testing.T) {
 }
 
 // requireLost checks that a hold is lost and that the error names each node.
-func requireLost(t *testing.T, h *Hold, refused bool, nodes int, reason func(error) bool) *LostError {
+func requireLost(t *testing.T, h *Hold, notHeld bool, nodes int, reason func(error) bool) *LostError {
 	t.Helper()
 	err := h.Err()
 	require.ErrorIs(t, err, ErrLost)
@@ -176,7 +176,7 @@ func requireLost(t *testing.T, h *Hold, refused bool, nodes int, reason func(err
 	var lost *LostError
 	require.ErrorAs(t, err, &lost)
 	require.Equal(t, err, context.Cause(h.Context()))
-	require.Equal(t, refused, lost.Refused)
+	require.Equal(t, notHeld, lost.NotHeld)
 	require.Len(t, lost.Nodes, nodes, err)
 	for i, n := range lost.Nodes {
 		require.Equal(t, i, n.Node)

@@ -137,7 +137,7 @@ func TestDowngradeOfWhatIsNoWriter_R12(t *testing.T) {
 		require.ErrorIs(t, err, ErrNotHeld)
 		require.ErrorContains(t, err, `"r"`)
 		require.Equal(t, []error{nil, ErrNotHeld}, traced)
-		require.EqualValues(t, 1, c.Stats().Attempts.Refused)
+		require.EqualValues(t, 1, c.Stats().Attempts.NotHeld)
 	})
 }
 

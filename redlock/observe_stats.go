@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"iter"
 	"math"
 	"math/bits"
 	"sync/atomic"
@@ -31,12 +29,12 @@ type Stats struct {
 	Renumbered uint64 `json:"renumbered"`
 	// Holds is how many holds are not released at this moment, and HoldsBegun
 	// how many there were in all. Lost is how many of those were lost. In
-	// LostRefused of these losses a quorum did not hold the lock for us any more
-	// (LostError.Refused); in the others, the validity ended.
+	// LostNotHeld of these losses a quorum did not hold the lock for us any more
+	// (LostError.NotHeld); in the others, the validity ended.
 	Holds       int    `json:"holds"`
 	HoldsBegun  uint64 `json:"holds_begun"`
 	Lost        uint64 `json:"lost"`
-	LostRefused uint64 `json:"lost_refused"`
+	LostNotHeld uint64 `json:"lost_not_held"`
 	// ElectionsLed is how many terms this client's candidates have led, and
 	// ElectionsLost how many of these ended by a loss, which Lost has too.
 	ElectionsLed  uint64 `json:"elections_led"`
@@ -64,58 +62,13 @@ func (s Stats) MarshalJSON() ([]byte, error) {
 	}{float64(s.QuorumTime) / float64(time.Microsecond), plain(s)})
 }
 
-// CallCounts counts calls by outcome (R12).
-type CallCounts struct {
-	Granted    uint64 `json:"granted"`    // no error
-	Refused    uint64 `json:"refused"`    // ErrHeld, ErrNotHeld
-	NoQuorum   uint64 `json:"no_quorum"`  // ErrNoQuorum
-	Expired    uint64 `json:"expired"`    // ErrExpired: a quorum, but too late
-	Overloaded uint64 `json:"overloaded"` // ErrOverloaded: nothing was sent
-	Cancelled  uint64 `json:"cancelled"`  // CancelledError
-	Closed     uint64 `json:"closed"`     // ErrClosed
-	Invalid    uint64 `json:"invalid"`    // any other error: the call was wrong
-}
-
-// All returns each outcome by its name, as Outcome has it, with its number.
-func (c CallCounts) All() iter.Seq2[string, uint64] {
-	return func(yield func(string, uint64) bool) {
-		for i, n := range [endings]uint64{
-			c.Granted, c.Refused, c.NoQuorum, c.Expired, c.Overloaded, c.Cancelled, c.Closed, c.Invalid,
-		} {
-			if !yield(endingNames[i], n) {
-				return
-			}
-		}
-	}
-}
-
-// Outcome returns the name of an outcome, by the error of a call: as the JSON
-// form of CallCounts has it, or "lost" for ErrLost. Metrics and spans have
-// these names.
-func Outcome(err error) string {
-	if errors.Is(err, ErrLost) {
-		return outcomeLost
-	}
-	if of, ok := err.(*ResourceError); ok {
-		err = of.Err
-	}
-	return endingNames[endingOf(err)]
-}
-
-const outcomeLost = "lost"
-
-// Total returns how many calls there were.
-func (c CallCounts) Total() uint64 {
-	return c.Granted + c.Refused + c.NoQuorum + c.Expired + c.Overloaded + c.Cancelled + c.Closed + c.Invalid
-}
-
 // Stats returns the current numbers. It asks no node, and waits only for a
 // mutex.
 func (c *Client) Stats() Stats {
 	c.made()
 	polling, _ := c.group.Polls()
 	holds, begun := c.keeper.holds()
-	refused := c.stats.lostRefused.Load()
+	notHeld := c.stats.lostNotHeld.Load()
 	return Stats{
 		Attempts:    c.stats.attempts.snapshot(),
 		Extensions:  c.stats.extensions.snapshot(),
@@ -124,8 +77,8 @@ func (c *Client) Stats() Stats {
 		Renumbered:  c.stats.renumbered.Load(),
 		Holds:       holds,
 		HoldsBegun:  begun,
-		Lost:        refused + c.stats.lostExpired.Load(),
-		LostRefused: refused,
+		Lost:        notHeld + c.stats.lostExpired.Load(),
+		LostNotHeld: notHeld,
 
 		ElectionsLed:  c.stats.electionsLed.Load(),
 		ElectionsLost: c.stats.electionsLost.Load(),
@@ -143,67 +96,9 @@ func (c *Client) Stats() Stats {
 type stats struct {
 	attempts, extensions, releases callCounts
 	handedOver, renumbered         atomic.Uint64
-	lostRefused, lostExpired       atomic.Uint64
+	lostNotHeld, lostExpired       atomic.Uint64
 	electionsLed, electionsLost    atomic.Uint64
 	quorum, waits                  histogram
-}
-
-// An ending is the outcome of a call.
-type ending uint8
-
-const (
-	endGranted ending = iota
-	endRefused
-	endNoQuorum
-	endExpired
-	endOverloaded
-	endCancelled
-	endClosed
-	endInvalid
-	endings
-)
-
-// endingNames are as in CallCounts.
-var endingNames = [endings]string{
-	"granted", "refused", "no_quorum", "expired", "overloaded", "cancelled", "closed", "invalid",
-}
-
-// endingOf classifies an error without allocating: it compares sentinels, and
-// tells other errors by their types.
-func endingOf(err error) ending {
-	switch err {
-	case nil:
-		return endGranted
-	case ErrHeld, ErrNotHeld:
-		return endRefused
-	case ErrExpired:
-		return endExpired
-	case ErrOverloaded:
-		return endOverloaded
-	case ErrClosed:
-		return endClosed
-	}
-	switch err.(type) {
-	case *HeldError:
-		return endRefused
-	case *CancelledError:
-		return endCancelled // and not what the last attempt returned
-	case *noQuorumError:
-		return endNoQuorum
-	}
-	return endInvalid
-}
-
-type callCounts [endings]atomic.Uint64
-
-func (o *callCounts) count(err error) { o[endingOf(err)].Add(1) }
-
-func (o *callCounts) snapshot() CallCounts {
-	return CallCounts{
-		Granted: o[endGranted].Load(), Refused: o[endRefused].Load(), NoQuorum: o[endNoQuorum].Load(),
-		Expired: o[endExpired].Load(), Overloaded: o[endOverloaded].Load(), Cancelled: o[endCancelled].Load(),
-		Closed: o[endClosed].Load(), Invalid: o[endInvalid].Load(),
-	}
 }
 
 // A Histogram counts times by magnitude. Bucket 0 has those below 1,024 ns, and

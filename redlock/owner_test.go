@@ -60,7 +60,7 @@ func TestHeldErrorHasTheOwner(t *testing.T) {
 					require.Equal(t, ErrHeld, err)
 					require.Empty(t, x.want)
 				}
-				require.EqualValues(t, 1, b.Stats().Attempts.Refused)
+				require.EqualValues(t, 1, b.Stats().Attempts.Held)
 				require.Equal(t, asked, m.nodes[0].Calls("GET"))
 				time.Sleep(time.Second)
 				require.NoError(t, lock.Release(t.Context()), "the attempt was undone, and the lock was not")

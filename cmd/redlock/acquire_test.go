@@ -360,8 +360,8 @@ func TestOutcomesOfLocksAsJSON(t *testing.T) {
 	require.NotEmpty(t, o.Token, "there is no other place for it")
 	t.Setenv(tokenVariable, o.Token)
 	do(t, servers, "DEL", "r")
-	require.Equal(t, "lost", reported(t, exitLost, "extend", nodes, "r").Outcome)
-	require.Equal(t, "lost", reported(t, exitLost, "release", nodes, "r").Outcome)
+	require.Equal(t, "not_held", reported(t, exitLost, "extend", nodes, "r").Outcome)
+	require.Equal(t, "not_held", reported(t, exitLost, "release", nodes, "r").Outcome)
 	require.Equal(t, "no_quorum", reported(t, exitNoQuorum, "release", "--nodes=unix:///nowhere", "--timeout=100ms", "r").Outcome)
 	require.Equal(t, "no_quorum", reported(t, exitNoQuorum, "acquire", "--nodes=unix:///nowhere", "-n", "r").Outcome)
 

@@ -162,7 +162,7 @@ func (t *electedTerm) work(ctx context.Context, hold *redlock.Hold, env []string
 	case t.end.Lost || isOneOf(cmp.Or(failed, err), supervise.ErrLost, redlock.ErrLost):
 		// What ran was stopped early enough, so the lock may be ours still.
 		_ = t.election.StepDown(ctx)
-		return "lost", redlock.ErrLost
+		return outcomeWord(redlock.ErrLost), redlock.ErrLost
 	case failed != nil && t.relay.signal() == nil:
 		t.process.say("%v; the command is not started", failed)
 		_ = t.election.StepDown(ctx)
@@ -171,7 +171,7 @@ func (t *electedTerm) work(ctx context.Context, hold *redlock.Hold, env []string
 	t.ended = failed == nil && err == nil
 	switch {
 	case errors.Is(hold.Err(), redlock.ErrLost):
-		return "lost", err // as the command ended
+		return outcomeWord(redlock.ErrLost), err // as the command ended
 	case t.relay.signal() != nil:
 		return "interrupted", err
 	case err != nil:

@@ -68,13 +68,10 @@ type errInterrupted struct{ signal os.Signal }
 
 func (e *errInterrupted) Error() string { return fmt.Sprintf("ended by signal: %v", e.signal) }
 
-// exitCode returns the exit code of an error. The order matters: the error of a
-// wait that was cut short also matches the last attempt's.
+// exitCode returns the exit code of an error.
 func exitCode(err error) int {
 	var own *exitError
 	var interrupted *errInterrupted
-	var cancelled *redlock.CancelledError
-	var stranger *strangerError
 	switch {
 	case err == nil:
 		return exitOK
@@ -82,23 +79,53 @@ func exitCode(err error) int {
 		return own.code
 	case errors.As(err, &interrupted):
 		return signalCode(interrupted.signal)
-	case errors.As(err, &cancelled) && cancelled.Last != nil:
-		return exitCode(cancelled.Last)
-	case errors.As(err, &stranger):
-		return exitUsage // what shares a name must agree on the kind
-	case isOneOf(err, redlock.ErrConfig, redlock.ErrTTL, redlock.ErrResource, redlock.ErrHoldOptions):
-		return exitUsage
-	case isOneOf(err, redlock.ErrNoQuorum, redlock.ErrOverloaded):
-		return exitNoQuorum
-	case errors.Is(err, redlock.ErrHeld):
-		return exitHeld
-	case isOneOf(err, redlock.ErrLost, redlock.ErrNotHeld, redlock.ErrExpired):
-		return exitLost
-	case errors.Is(err, context.DeadlineExceeded):
-		return exitNoQuorum // without an attempt's error: no node answered in time
-	default:
-		return exitFailed
+	case eventOf(err) != nil:
+		return eventOf(err).code
 	}
+	return exitFailed
+}
+
+// An event is what the library reports. Its word says what happened (R12), the
+// exit code what to do.
+type event struct {
+	err  error
+	code int
+}
+
+var (
+	wrongCall = &event{redlock.ErrConfig, exitUsage}
+	noQuorum  = &event{redlock.ErrNoQuorum, exitNoQuorum}
+
+	// events are in an order that matters: the error of a lost lock also matches
+	// what the nodes answered.
+	events = []*event{
+		wrongCall, {redlock.ErrTTL, exitUsage}, {redlock.ErrResource, exitUsage}, {redlock.ErrHoldOptions, exitUsage},
+		noQuorum, {redlock.ErrOverloaded, exitNoQuorum},
+		{redlock.ErrHeld, exitHeld},
+		{redlock.ErrLost, exitLost}, {redlock.ErrNotHeld, exitLost}, {redlock.ErrExpired, exitLost},
+	}
+)
+
+// eventOf returns what an error reports, or nil. A wait that was cut short is
+// judged by its last attempt.
+func eventOf(err error) *event {
+	var cancelled *redlock.CancelledError
+	var stranger *strangerError
+	switch {
+	case errors.As(err, &cancelled) && cancelled.Last != nil:
+		return eventOf(cancelled.Last)
+	case errors.As(err, &stranger):
+		return wrongCall // what shares a name must agree on the kind
+	}
+	for _, e := range events {
+		if errors.Is(err, e.err) {
+			return e
+		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return noQuorum // without an attempt's error: no node answered in time
+	}
+	return nil
 }
 
 // isClosedPipe reports whether a write to standard output failed because its

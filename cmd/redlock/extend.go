@@ -22,7 +22,7 @@ func (*extendCommand) Help() string {
 
 The new token replaces the one in the file. If the old one came from standard input or REDLOCK_TOKEN, the new one is written to standard output. They differ only in the end of the validity: both release the lock.
 
-Exit code: 70 the lock is no longer ours; 69 no quorum, and the lock lasts as long as before. With --json, the outcome is one of extended, lost, no_quorum, interrupted and failed. The fields token or token_file, validity_ms and until describe the lock.
+Exit code: 70 the lock is no longer ours; 69 no quorum, and the lock lasts as long as before. With --json, the outcome is one of extended, not_held, expired, lost (a token from elsewhere), no_quorum, interrupted and failed. The fields token or token_file, validity_ms and until describe the lock.
 
 Examples:
 

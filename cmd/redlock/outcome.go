@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,7 +31,7 @@ type outcome struct {
 	// Resources are those of redlock run with --also.
 	Resources []string `json:"resources,omitempty"`
 	// Outcome is "acquired", "extended", "released" or, of redlock run, "done";
-	// otherwise one of outcomeWords.
+	// otherwise an outcomeWord.
 	Outcome  string `json:"outcome"`
 	ExitCode int    `json:"exit_code"`
 	Error    string `json:"error,omitempty"`
@@ -54,22 +56,36 @@ type outcome struct {
 	RanMS           *float64 `json:"ran_ms,omitempty"`            // the command
 }
 
-// outcomeWords are the outcomes of commands that failed, by exit code. Any
-// other is "failed".
-var outcomeWords = map[int]string{
-	exitHeld: "held", exitNoQuorum: "no_quorum", exitLost: "lost", exitTooLong: "max_hold", exitNotExecutable: "not_executable",
-	exitNotFound: "not_found",
+// commandWords are the outcomes that only commands have, by exit code, beside
+// "interrupted" and "failed".
+var commandWords = map[int]string{
+	exitTooLong: "max_hold", exitNotExecutable: "not_executable", exitNotFound: "not_found",
 }
 
-// outcomeWord returns the outcome of a command that returned an error.
+// outcomeWord returns the outcome of a command that returned an error: the
+// library's word for what happened (R12), or one of its own.
 func outcomeWord(err error) string {
-	if interrupted := (*errInterrupted)(nil); errors.As(err, &interrupted) {
+	var interrupted *errInterrupted
+	var own *exitError
+	happened := eventOf(err)
+	if errors.As(err, &own) {
+		happened = eventWith(own.code)
+	}
+	switch {
+	case errors.As(err, &interrupted):
 		return "interrupted"
+	case happened != nil:
+		return redlock.Outcome(happened.err)
 	}
-	if word, ok := outcomeWords[exitCode(err)]; ok {
-		return word
+	return cmp.Or(commandWords[exitCode(err)], "failed")
+}
+
+// eventWith returns the event that has an exit code, the first of several.
+func eventWith(code int) *event {
+	if i := slices.IndexFunc(events, func(e *event) bool { return e.code == code }); i >= 0 {
+		return events[i]
 	}
-	return "failed"
+	return nil
 }
 
 // conclude sets the fields that follow from the error of a command. If err is

@@ -22,7 +22,7 @@ type releaseCommand struct {
 func (*releaseCommand) Help() string {
 	return `The file with the token, unless it is a link, is removed when the lock is released or no longer ours.
 
-Exit code: 70 the lock was no longer ours, so work may have been done unlocked; 69 no quorum: masters that did not answer keep the lock until its TTL ends, and the file is kept so that you can try again. With --json, the outcome is one of released, lost, no_quorum, interrupted and failed.
+Exit code: 70 the lock was no longer ours, so work may have been done unlocked; 69 no quorum: masters that did not answer keep the lock until its TTL ends, and the file is kept so that you can try again. With --json, the outcome is one of released, not_held, no_quorum, interrupted and failed.
 
 ` + forceHelp + `
 Examples:

@@ -56,7 +56,7 @@ On a terminal (standard input and output), the command is in the foreground, so 
 
 Exit code: that of the command, or 128 + N if signal N ended it; 70 the lock was lost, however the command ended; 75 held by another client, 69 no quorum, 124 --max-hold was reached, 64 usage, 126 the command cannot be executed, 127 it was not found.
 
-The outcome as JSON goes to a file, since standard output and standard error are the command's own. The file may be /dev/stderr or, for example, /dev/fd/3. The outcome is done, whatever the command's exit code, or one of held, no_quorum, lost, max_hold, interrupted (during the wait), not_executable, not_found and failed. The other fields are resource (and resources, a list, with --also), exit_code (of redlock), command_exit_code, waited_ms and ran_ms, and holder and holder_ttl_ms if another client holds the lock. The file is empty while redlock runs, and stays empty if redlock is killed.
+The outcome as JSON goes to a file, since standard output and standard error are the command's own. The file may be /dev/stderr or, for example, /dev/fd/3. The outcome is done, whatever the command's exit code, or one of held, no_quorum, expired, lost, max_hold, interrupted (during the wait), not_executable, not_found, invalid (exit code 64) and failed. The other fields are resource (and resources, a list, with --also), exit_code (of redlock), command_exit_code, waited_ms and ran_ms, and holder and holder_ttl_ms if another client holds the lock. The file is empty while redlock runs, and stays empty if redlock is killed.
 
 Examples:
 

@@ -325,6 +325,7 @@ func TestRunWritesItsOutcome(t *testing.T) {
 	require.Equal(t, "max_hold", o.Outcome)
 	require.Equal(t, 143, *o.CommandExitCode)
 	require.Equal(t, "not_found", outcomeOf(exitNotFound, nil, "/nowhere/at/all").Outcome)
+	require.Equal(t, "invalid", outcomeOf(exitUsage, []string{"--ttl=2h", "--max-ttl=1h"}, "true").Outcome)
 	elsewhere = "--nodes=unix:///nowhere"
 	require.Equal(t, "no_quorum", outcomeOf(exitNoQuorum, []string{"-n"}, "true").Outcome)
 	elsewhere = ""

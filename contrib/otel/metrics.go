@@ -26,7 +26,7 @@ type MetricOptions struct {
 //	redlock.handed_over     granted attempts that asked no node
 //	redlock.holds           holds that are not released
 //	redlock.holds_begun     holds that there were, released or not
-//	redlock.lost            holds that were lost, by redlock.cause: refused or expired
+//	redlock.lost            holds that were lost, by redlock.cause: not_held or expired
 //	redlock.elections_led   terms that candidates have led
 //	redlock.elections_lost  terms that ended by a loss, which redlock.lost has too
 //	redlock.waits           calls to Acquire, Hold and Do, granted or not
@@ -95,7 +95,7 @@ func (o *observer) observe(_ context.Context, to metric.Observer) error {
 	to.ObserveInt64(o.handedOver, int64(stats.HandedOver), own)
 	to.ObserveInt64(o.holds, int64(stats.Holds), own)
 	to.ObserveInt64(o.holdsBegun, int64(stats.HoldsBegun), own)
-	for cause, n := range map[string]uint64{"refused": stats.LostRefused, "expired": stats.Lost - stats.LostRefused} {
+	for cause, n := range stats.Losses() {
 		to.ObserveInt64(o.lost, int64(n), own, metric.WithAttributes(attribute.String("redlock.cause", cause)))
 	}
 	to.ObserveInt64(o.led, int64(stats.ElectionsLed), own)

@@ -2,6 +2,8 @@ package redlockotel
 
 import (
 	"context"
+	"maps"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,12 +41,18 @@ func TestMetricsOfHoldsLossesAndWaits_R12_R27(t *testing.T) {
 		got := collect(t, reader)
 		require.EqualValues(t, 1, got["redlock.holds"])
 		require.EqualValues(t, 1, got["redlock.holds_begun"])
-		require.EqualValues(t, 0, got["redlock.lost refused"])
+		require.EqualValues(t, 0, got["redlock.lost not_held"])
 		require.EqualValues(t, 0, got["redlock.lost expired"])
 		require.EqualValues(t, 2, got["redlock.waits"])
 		require.InDelta(t, 3, got["redlock.wait_time"], 0.1)
 		require.EqualValues(t, 1, got["redlock.calls attempt granted"])
-		require.Positive(t, got["redlock.calls attempt refused"])
+		require.Positive(t, got["redlock.calls attempt held"])
+		words := maps.Collect(redlock.CallCounts{}.All())
+		for name := range got {
+			if of := strings.Fields(name); of[0] == "redlock.calls" || of[0] == "redlock.lost" {
+				require.Contains(t, words, of[len(of)-1], name)
+			}
+		}
 
 		for i := range 3 {
 			d.Node(i).Pause()
@@ -54,7 +62,7 @@ func TestMetricsOfHoldsLossesAndWaits_R12_R27(t *testing.T) {
 			d.Node(i).Continue()
 		}
 		got = collect(t, reader)
-		require.EqualValues(t, 0, got["redlock.lost refused"])
+		require.EqualValues(t, 0, got["redlock.lost not_held"])
 		require.EqualValues(t, 1, got["redlock.lost expired"])
 		require.EqualValues(t, 0, got["redlock.elections_led"])
 		require.EqualValues(t, 0, got["redlock.elections_lost"])

@@ -14,25 +14,21 @@
 //	redlock.release   each call to Release
 //	redlock.lost      a hold that was lost, from its grant to its end; it has no parent
 //
-// The attributes are redlock.outcome ("granted", "refused", "no_quorum",
-// "expired", "overloaded", "cancelled", "closed", "invalid", "lost": the names
-// of redlock.Outcome, which the metrics have too), redlock.ttl_ms,
-// redlock.validity_ms (if a lock is held afterwards), redlock.try,
-// redlock.handed_over (of an attempt: another caller of the client handed its
-// lock over, and no master was asked), redlock.tries and,
-// only with Options.Resources, redlock.resource. Tokens and passwords are never
-// in a span.
+// The attributes are redlock.outcome (a word of redlock.Outcome, which the
+// metrics have too), redlock.ttl_ms, redlock.validity_ms (if a lock is held
+// afterwards), redlock.try, redlock.handed_over (of an attempt: another caller
+// of the client handed its lock over, and no master was asked), redlock.tries
+// and, only with Options.Resources, redlock.resource. Tokens and passwords are
+// never in a span.
 //
-// A lock that another client holds is an ordinary outcome. A span has the
-// status error if the outcome is no_quorum, expired, overloaded, closed,
-// invalid or lost, or if an extension or a release was refused; error.type then
-// repeats it. Attempts, extensions and
-// releases are spans of kind client, the others are internal.
+// A span has the status error, and error.type repeats the outcome, unless that
+// is granted, cancelled or held: a lock that another client holds is ordinary.
+// Attempts, extensions and releases are spans of kind client, the others are
+// internal.
 package redlockotel
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -80,26 +76,26 @@ type spans struct {
 }
 
 func (s *spans) attempt(ctx context.Context, i redlock.CallInfo) {
-	s.span(ctx, "redlock.attempt", i.Resource, i.Start, i.Elapsed, redlock.Outcome(i.Err), i.Err, lockAttributes(
+	s.span(ctx, "redlock.attempt", i.Resource, i.Start, i.Elapsed, i.Err, lockAttributes(
 		i.TTL, i.Validity, attribute.Int("redlock.try", i.Tries), attribute.Bool("redlock.handed_over", i.HandedOver))...)
 }
 
 func (s *spans) acquire(ctx context.Context, i redlock.CallInfo) {
-	s.span(ctx, "redlock.acquire", i.Resource, i.Start, i.Elapsed, redlock.Outcome(i.Err), i.Err, lockAttributes(
+	s.span(ctx, "redlock.acquire", i.Resource, i.Start, i.Elapsed, i.Err, lockAttributes(
 		i.TTL, i.Validity, attribute.Int("redlock.tries", i.Tries))...)
 }
 
 func (s *spans) extend(ctx context.Context, i redlock.CallInfo) {
-	s.span(ctx, "redlock.extend", i.Resource, i.Start, i.Elapsed, redlock.Outcome(i.Err), i.Err,
+	s.span(ctx, "redlock.extend", i.Resource, i.Start, i.Elapsed, i.Err,
 		lockAttributes(i.TTL, i.Validity)...)
 }
 
 func (s *spans) release(ctx context.Context, i redlock.CallInfo) {
-	s.span(ctx, "redlock.release", i.Resource, i.Start, i.Elapsed, redlock.Outcome(i.Err), i.Err)
+	s.span(ctx, "redlock.release", i.Resource, i.Start, i.Elapsed, i.Err)
 }
 
 func (s *spans) lost(i redlock.HoldInfo) {
-	s.span(context.Background(), "redlock.lost", i.Resource, i.Since, i.Until.Sub(i.Since), redlock.Outcome(i.Err), i.Err)
+	s.span(context.Background(), "redlock.lost", i.Resource, i.Since, i.Until.Sub(i.Since), i.Err)
 }
 
 func lockAttributes(ttl, validity time.Duration, more ...attribute.KeyValue) []attribute.KeyValue {
@@ -113,7 +109,7 @@ func lockAttributes(ttl, validity time.Duration, more ...attribute.KeyValue) []a
 // span records a span that has already ended.
 func (s *spans) span(
 	ctx context.Context, name, resource string, start time.Time, elapsed time.Duration,
-	outcome string, err error, attributes ...attribute.KeyValue,
+	err error, attributes ...attribute.KeyValue,
 ) {
 	_, span := s.tracer.Start(ctx, name, trace.WithTimestamp(start), trace.WithSpanKind(kindOf(name)))
 	defer span.End(trace.WithTimestamp(start.Add(elapsed)))
@@ -122,6 +118,7 @@ func (s *spans) span(
 	}
 	span.SetAttributes(s.options.Attributes...)
 	span.SetAttributes(attributes...)
+	outcome := redlock.Outcome(err)
 	span.SetAttributes(attribute.String("redlock.outcome", outcome))
 	if s.options.Resources {
 		// Exporters refuse a whole batch for a text that is not UTF-8.
@@ -149,10 +146,8 @@ func kindOf(name string) trace.SpanKind {
 // password (R27). The text of a cancellation includes the caller's own cause,
 // so it is left out.
 func description(outcome string, err error) string {
-	switch {
-	case outcome == "granted" || outcome == "cancelled":
-		return ""
-	case outcome == "refused" && errors.Is(err, redlock.ErrHeld):
+	switch outcome {
+	case "granted", "cancelled", "held":
 		return ""
 	}
 	return err.Error()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,11 @@ func recorded(t *testing.T, o Options, test func(ctx context.Context, d *redlock
 	})
 	spans := exporter.GetSpans()
 	require.NoError(t, provider.Shutdown(context.Background()))
+	words := maps.Collect(redlock.CallCounts{}.All())
+	words[redlock.Outcome(redlock.ErrLost)] = 0
+	for _, s := range spans[:len(spans)-1] {
+		require.Contains(t, words, attributesOf(s)["redlock.outcome"], "R12")
+	}
 	return spans
 }
 
@@ -75,8 +81,8 @@ func TestSpansOfALock(t *testing.T) {
 		status        codes.Code
 	}{
 		{"redlock.attempt", "granted", codes.Unset}, {"redlock.acquire", "granted", codes.Unset},
-		{"redlock.attempt", "refused", codes.Unset}, {"redlock.extend", "granted", codes.Unset},
-		{"redlock.release", "granted", codes.Unset}, {"redlock.release", "refused", codes.Error},
+		{"redlock.attempt", "held", codes.Unset}, {"redlock.extend", "granted", codes.Unset},
+		{"redlock.release", "granted", codes.Unset}, {"redlock.release", "not_held", codes.Error},
 	} {
 		s := spans[i]
 		require.Equal(t, want.name, s.Name)

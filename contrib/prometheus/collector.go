@@ -88,8 +88,9 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	send.counter(c.of.renumbered, stats.Renumbered)
 	send.gauge(c.of.holds, float64(stats.Holds))
 	send.counter(c.of.holdsBegun, stats.HoldsBegun)
-	send.counter(c.of.lost, stats.LostRefused, "refused")
-	send.counter(c.of.lost, stats.Lost-stats.LostRefused, "expired")
+	for cause, n := range stats.Losses() {
+		send.counter(c.of.lost, n, cause)
+	}
 	send.counter(c.of.led, stats.ElectionsLed)
 	send.counter(c.of.ledLost, stats.ElectionsLost)
 	to <- seconds(c.of.quorumSeconds, stats.Quorum)

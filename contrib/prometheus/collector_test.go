@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,11 +32,11 @@ type fixed struct{}
 
 func (fixed) Stats() redlock.Stats {
 	s := redlock.Stats{
-		Attempts:   redlock.CallCounts{Granted: 1, Refused: 2, NoQuorum: 3, Expired: 4, Overloaded: 5, Cancelled: 6, Closed: 7, Invalid: 8},
-		Extensions: redlock.CallCounts{Granted: 11, Refused: 12, NoQuorum: 13, Expired: 14, Overloaded: 15, Cancelled: 16, Closed: 17, Invalid: 18},
-		Releases:   redlock.CallCounts{Granted: 21, Refused: 22, NoQuorum: 23, Expired: 24, Overloaded: 25, Cancelled: 26, Closed: 27, Invalid: 28},
+		Attempts:   redlock.CallCounts{Granted: 1, Held: 2, NoQuorum: 3, Expired: 4, Overloaded: 5, Cancelled: 6, Closed: 7, Invalid: 8, NotHeld: 9},
+		Extensions: redlock.CallCounts{Granted: 11, Held: 12, NoQuorum: 13, Expired: 14, Overloaded: 15, Cancelled: 16, Closed: 17, Invalid: 18, NotHeld: 19},
+		Releases:   redlock.CallCounts{Granted: 21, Held: 22, NoQuorum: 23, Expired: 24, Overloaded: 25, Cancelled: 26, Closed: 27, Invalid: 28, NotHeld: 29},
 	}
-	s.HoldsBegun, s.LostRefused, s.ElectionsLed, s.ElectionsLost = 65, 22, 66, 67
+	s.HoldsBegun, s.LostNotHeld, s.ElectionsLed, s.ElectionsLost = 65, 22, 66, 67
 	s.Holds, s.Lost, s.Waits.Counts[0], s.Waits.Sum = 61, 62, 63, 64*time.Second
 	s.Quorum.Counts[0], s.Quorum.Counts[10], s.Quorum.Counts[len(s.Quorum.Counts)-1] = 1, 2, 4
 	s.Quorum.Sum = 300 * time.Second
@@ -63,13 +65,14 @@ func TestEachNumber(t *testing.T) {
 	got := text(t, newCollector(fixed{}, Options{Labels: prometheus.Labels{"deployment": "billing"}}))
 	for _, line := range []string{
 		`redlock_calls_total{call="attempt",deployment="billing",outcome="granted"} 1`,
-		`redlock_calls_total{call="attempt",deployment="billing",outcome="refused"} 2`,
+		`redlock_calls_total{call="attempt",deployment="billing",outcome="held"} 2`,
 		`redlock_calls_total{call="attempt",deployment="billing",outcome="no_quorum"} 3`,
 		`redlock_calls_total{call="attempt",deployment="billing",outcome="expired"} 4`,
 		`redlock_calls_total{call="attempt",deployment="billing",outcome="overloaded"} 5`,
 		`redlock_calls_total{call="attempt",deployment="billing",outcome="cancelled"} 6`,
 		`redlock_calls_total{call="attempt",deployment="billing",outcome="closed"} 7`,
 		`redlock_calls_total{call="attempt",deployment="billing",outcome="invalid"} 8`,
+		`redlock_calls_total{call="attempt",deployment="billing",outcome="not_held"} 9`,
 		`redlock_calls_total{call="extension",deployment="billing",outcome="granted"} 11`,
 		`redlock_calls_total{call="release",deployment="billing",outcome="invalid"} 28`,
 		`redlock_quorum_seconds_bucket{deployment="billing",le="1.024e-06"} 1`,
@@ -81,7 +84,7 @@ func TestEachNumber(t *testing.T) {
 		`redlock_quorum_seconds_count{deployment="billing"} 7`,
 		`redlock_holds{deployment="billing"} 61`,
 		`redlock_holds_begun_total{deployment="billing"} 65`,
-		`redlock_lost_total{cause="refused",deployment="billing"} 22`,
+		`redlock_lost_total{cause="not_held",deployment="billing"} 22`,
 		`redlock_lost_total{cause="expired",deployment="billing"} 40`,
 		`redlock_elections_led_total{deployment="billing"} 66`,
 		`redlock_elections_lost_total{deployment="billing"} 67`,
@@ -125,6 +128,14 @@ func TestEachNumber(t *testing.T) {
 	require.Contains(t, text(t, newCollector(fixed{}, Options{Namespace: "locks"})), "\nlocks_node_up{")
 }
 
+// Outcomes of calls and causes of losses are words of redlock.Outcome (R12).
+func TestOutcomesHaveTheWordsOfTheLibrary_R12(t *testing.T) {
+	words := slices.Sorted(maps.Keys(maps.Collect(redlock.CallCounts{}.All())))
+	sent := valuesOf(t)
+	require.Equal(t, words, slices.Sorted(maps.Keys(sent["redlock_calls_total"]["outcome"])))
+	require.Subset(t, words, slices.Collect(maps.Keys(sent["redlock_lost_total"]["cause"])))
+}
+
 // The alerts in the documentation name only metrics that exist.
 func TestAlertsNameMetrics(t *testing.T) {
 	text, err := os.ReadFile("../../docs/deploy.md")
@@ -142,6 +153,29 @@ func TestAlertsNameMetrics(t *testing.T) {
 	for _, name := range named {
 		require.True(t, families[name], name)
 	}
+}
+
+// valuesOf returns the values of each label of each metric.
+func valuesOf(t *testing.T) map[string]map[string]map[string]bool {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(newCollector(fixed{}, Options{}))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	all := make(map[string]map[string]map[string]bool)
+	for _, f := range families {
+		of := make(map[string]map[string]bool)
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if of[l.GetName()] == nil {
+					of[l.GetName()] = make(map[string]bool)
+				}
+				of[l.GetName()][l.GetValue()] = true
+			}
+		}
+		all[f.GetName()] = of
+	}
+	return all
 }
 
 // Invalid labels are an error at registration, and never a panic.
@@ -180,7 +214,7 @@ func TestOfARealClient(t *testing.T) {
 		`redlock_calls_total{call="attempt",client="one",outcome="granted"} 1`,
 		`redlock_calls_total{call="extension",client="one",outcome="granted"} 1`,
 		`redlock_calls_total{call="release",client="one",outcome="granted"} 1`,
-		`redlock_calls_total{call="attempt",client="two",outcome="refused"} 1`,
+		`redlock_calls_total{call="attempt",client="two",outcome="held"} 1`,
 		`redlock_quorum_seconds_count{client="one"} 1`,
 		`redlock_node_up{client="one",node="node0:6379"} 1`,
 		`redlock_node_up{client="one",node="node2:6379"} 0`,

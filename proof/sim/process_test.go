@@ -321,7 +321,7 @@ func (p *process) awake() {
 func (w *world) tally(p *process) {
 	s := p.client.Stats()
 	for name, n := range map[string]uint64{
-		"attempts": s.Attempts.Total(), "held": s.Attempts.Refused, "no quorum": s.Attempts.NoQuorum,
+		"attempts": s.Attempts.Total(), "held": s.Attempts.Held, "no quorum": s.Attempts.NoQuorum,
 		"expired": s.Attempts.Expired, "cancelled": s.Attempts.Cancelled,
 	} {
 		w.count(name, int(n))

@@ -197,7 +197,7 @@ func (t *tenure) watchEnd(h *redlock.Hold, o redlock.HoldOptions, granted time.T
 			w.violate("R13", "%s: a hold's context ended %v after its validity: %v", t.resource, now.Sub(h.Until()), cause)
 		case o.MaxHold > 0 && now.After(granted.Add(o.MaxHold)):
 			w.violate("R13", "%s: a hold's context ended %v after MaxHold: %v", t.resource, now.Sub(granted.Add(o.MaxHold)), cause)
-		case errors.As(cause, &lost) && lost.Refused && h.Until().After(now) && !w.draw.forgets():
+		case errors.As(cause, &lost) && lost.NotHeld && h.Until().After(now) && !w.draw.forgets():
 			w.violate("R13", "%s: a hold is lost %v before its validity ends: %v", t.resource, h.Until().Sub(now), cause)
 		case !isOneOf(cause, []error{redlock.ErrReleased, redlock.ErrMaxHold, redlock.ErrClosed, redlock.ErrLost}):
 			w.violate("R13", "%s: a hold's context ended, without a cause: %v", t.resource, cause)

@@ -155,7 +155,7 @@ func (s *supervision) run(maxHold time.Duration, bound string) {
 // the clocks (R15).
 func (s *supervision) left() time.Duration {
 	var lost *redlock.LostError
-	if errors.As(s.hold.Err(), &lost) && !lost.Refused {
+	if errors.As(s.hold.Err(), &lost) && !lost.NotHeld {
 		return 0
 	}
 	lock, at := s.hold.Current(), clock.Now() // before Validity: if the wrapper is stopped between them, the guard's time is too early
