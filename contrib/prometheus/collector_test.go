@@ -136,23 +136,43 @@ func TestOutcomesHaveTheWordsOfTheLibrary_R12(t *testing.T) {
 	require.Subset(t, words, slices.Collect(maps.Keys(sent["redlock_lost_total"]["cause"])))
 }
 
-// The alerts in the documentation name only metrics that exist.
-func TestAlertsNameMetrics(t *testing.T) {
+// The alerts in the documentation name only metrics, labels and values of
+// labels that exist. They name what they wait for, and not what they do not:
+// another outcome than a grant may be the caller's own doing.
+func TestAlertsNameWhatIsSent_R12(t *testing.T) {
 	text, err := os.ReadFile("../../docs/deploy.md")
 	require.NoError(t, err)
-	families := make(map[string]bool)
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(newCollector(fixed{}, Options{}))
-	all, err := registry.Gather()
-	require.NoError(t, err)
-	for _, f := range all {
-		families[f.GetName()] = true
+	sent, matched := valuesOf(t), 0
+	for _, name := range regexp.MustCompile(`\bredlock_[a-z_]+`).FindAllString(string(text), -1) {
+		require.Contains(t, sent, name)
 	}
-	named := regexp.MustCompile(`\bredlock_[a-z_]+`).FindAllString(string(text), -1)
-	require.NotEmpty(t, named)
-	for _, name := range named {
-		require.True(t, families[name], name)
+	alerts := strings.Split(string(text), "- alert: ")[1:]
+	require.NotEmpty(t, alerts)
+	for _, alert := range alerts {
+		alert, _, _ = strings.Cut(alert, "```")
+		labels := map[string]bool{"job": true} // which a scrape adds
+		for _, named := range regexp.MustCompile(`\b(redlock_[a-z_]+)(?:\{(.*?)\})?`).FindAllStringSubmatch(alert, -1) {
+			of := sent[named[1]]
+			for label := range of {
+				labels[label] = true
+			}
+			for matcher := range strings.SplitSeq(named[2], ",") {
+				if matcher = strings.TrimSpace(matcher); matcher == "" {
+					continue
+				}
+				parts := regexp.MustCompile(`^([a-z]+)=~?"([a-z_|]+)"$`).FindStringSubmatch(matcher)
+				require.NotNil(t, parts, "%s in %s", matcher, alert)
+				for value := range strings.SplitSeq(parts[2], "|") {
+					require.True(t, of[parts[1]][value], "%s: %s in %s", value, matcher, alert)
+					matched++
+				}
+			}
+		}
+		for _, used := range regexp.MustCompile(`\$labels\.([a-z]+)|(?:by|without) \(([a-z]+)\)`).FindAllStringSubmatch(alert, -1) {
+			require.True(t, labels[used[1]+used[2]], "%s in %s", used[0], alert)
+		}
 	}
+	require.Positive(t, matched)
 }
 
 // valuesOf returns the values of each label of each metric.
