@@ -189,7 +189,7 @@ func (d *Deployment) checkInitialised() []Finding {
 		return openings
 	case who == pure.Identity{}:
 		f.Found = "the deployment has not been opened"
-		f.Why = fmt.Sprintf("the first client does that, with the masters that it names, and counts each once it has run for %v; "+
+		f.Why = fmt.Sprintf("the first client does that, with the masters that it names, and counts none before the last to start has run for %v; "+
 			"until then nothing shows that clients name different masters", d.MaxTTL)
 		f.Change = "run redlock init, once, with the masters that all clients name"
 	case !bound:
