@@ -164,7 +164,7 @@ func TestARunDoesNotWaitForItself(t *testing.T) {
 		}
 	}
 	// What has left its run waits for its end.
-	cmd := program(t, append([]string{"run", nodes, "r", "--"}, shell(`env -u `+heldVariable+` "$1" run -w 200ms `+nodes+` r -- true`, binary(t))...)...)
+	cmd := program(t, append([]string{"run", nodes, "r", "--"}, shell(`env -u `+heldVariable+` "$1" run -w 5s `+nodes+` r -- true`, binary(t))...)...)
 	require.Equal(t, exitHeld, finish(t, cmd).code)
 	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 }
