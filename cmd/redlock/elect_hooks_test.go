@@ -87,9 +87,9 @@ func TestHooksOfATerm(t *testing.T) {
 // the second hook runs, and another candidate may lead.
 func TestAHookThatFailsEndsTheTerm(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ name, hook, says string }{
-		{"fails", "exit 3", "--on-elected: exit code 3; the command is not started"},
-		{"hangs", "trap '' TERM; sleep 60", "--hook-timeout was reached; stopping the command"},
+	for _, c := range []struct{ name, hook, timeout, says string }{
+		{"fails", "exit 3", "1h", "--on-elected: exit code 3; the command is not started"},
+		{"hangs", "trap '' TERM; sleep 60", "4s", "--hook-timeout was reached; stopping the command"}, // until then it has noted that it runs
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -97,7 +97,7 @@ func TestAHookThatFailsEndsTheTerm(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "notes")
 			var stderr lockedBuffer
 			cmd := elects(t, nodes, []string{
-				"--hook-timeout=300ms", "--kill-after=100ms", "--on-elected", noting("elected", path) + "; " + c.hook, "--on-lost", noting("lost", path),
+				"--hook-timeout=" + c.timeout, "--kill-after=100ms", "--on-elected", noting("elected", path) + "; " + c.hook, "--on-lost", noting("lost", path),
 			}, notes(path)...)
 			cmd.Stderr = &stderr
 			elect := spawned(t, cmd)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -163,9 +164,10 @@ func TestARunDoesNotWaitForItself(t *testing.T) {
 			require.Contains(t, r.stderr, "would wait for itself", "%s, %s", test.outer, test.inner)
 		}
 	}
-	// What has left its run waits for its end.
-	cmd := program(t, append([]string{"run", nodes, "r", "--"}, shell(`env -u `+heldVariable+` "$1" run -w 5s `+nodes+` r -- true`, binary(t))...)...)
-	require.Equal(t, exitHeld, finish(t, cmd).code)
+	// What has left its run waits for its end: here until it is told to end.
+	script := `env -u ` + heldVariable + ` "$1" run -v -w 1h "$2" r -- true 2>"$3" & until grep -q waiting: "$3"; do sleep 0.01; done; kill $!; wait $!`
+	cmd := program(t, append([]string{"run", nodes, "r", "--"}, shell(script, binary(t), nodes, filepath.Join(t.TempDir(), "said"))...)...)
+	require.Equal(t, exitSignal+int(syscall.SIGTERM), finish(t, cmd).code)
 	require.Equal(t, admin.StateFree, state(t, client(t, servers)))
 }
 

@@ -218,10 +218,13 @@ func TestRunWhereTheLockIsHeld(t *testing.T) {
 	lock, err := client(t, servers).TryAcquire(context.Background(), "r", time.Hour)
 	require.NoError(t, err)
 	never := filepath.Join(t.TempDir(), "never")
-	for _, flags := range [][]string{{"-n"}, {"-w", "2"}, {"-w", "0s"}} {
-		r := finish(t, runs(t, nodes, flags, "touch", never))
+	for _, flags := range []string{"-n", "-w TIME", "-w 0s"} {
+		const says = `redlock: resource "r" is held`
+		r := growing(time.Second, saying(says), func(wait string) result {
+			return finish(t, runs(t, nodes, strings.Fields(strings.ReplaceAll(flags, "TIME", wait)), "touch", never))
+		})
 		require.Equal(t, result{exitHeld, "", r.stderr}, r, flags)
-		require.Contains(t, r.stderr, `redlock: resource "r" is held`, flags)
+		require.Contains(t, r.stderr, says, flags)
 	}
 	r := finish(t, runs(t, nodes, []string{"-nq", "-E", "3"}, "touch", never))
 	require.Equal(t, result{code: 3}, r)

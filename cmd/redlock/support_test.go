@@ -138,6 +138,24 @@ func within(args ...string) result {
 	return result{code, stdout.String(), stderr.String()}
 }
 
+// growing runs a command with longer and longer times until it does what is
+// asked for, since no single time is long enough for a busy machine and short
+// enough for a test. It is for times that a command waits out in any case; what
+// ends by an event gets patience.
+func growing(from time.Duration, done func(result) bool, command func(time string) result) (r result) {
+	for wait := from; wait < patience; wait *= 3 {
+		if r = command(wait.String()); done(r) {
+			break
+		}
+	}
+	return r
+}
+
+// saying is for growing: standard error has a text.
+func saying(text string) func(result) bool {
+	return func(r result) bool { return strings.Contains(r.stderr, text) }
+}
+
 // asJSON runs the program, requires an exit code, and decodes what it prints.
 func asJSON[T any](t *testing.T, code int, args ...string) (printed T) {
 	t.Helper()

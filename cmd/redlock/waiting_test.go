@@ -307,11 +307,11 @@ func TestMastersThatHangHoldUpNoCommand_R26(t *testing.T) {
 		{"nodes --timeout=1h --observe=0", one, 0, "waiting for masters that do not answer"},
 		{"nodes --timeout=1h --observe=1ms", one, 0, "waiting for masters that do not answer"},
 		{"status --timeout=1h r", one, 0, "waiting for masters that do not answer"},
-		{"status --timeout=900ms r", two, exitNoQuorum, "waiting for masters that do not answer"},
-		{"doctor --timeout=900ms --observe=0", one, exitUnsafe, "waiting for masters that do not answer"},
-		{"init --timeout=900ms", one, exitInUse, "waiting for masters that do not answer"},
-		{"fence reset --timeout=900ms", one, exitNoQuorum, "waiting for masters that do not answer"},
-		{"release --force --yes --timeout=900ms r", one, 0, "waiting for masters that do not answer"},
+		{"status --timeout=TIME r", two, exitNoQuorum, "waiting for masters that do not answer"},
+		{"doctor --timeout=TIME --observe=0", one, exitUnsafe, "waiting for masters that do not answer"},
+		{"init --timeout=TIME", one, exitInUse, "waiting for masters that do not answer"},
+		{"fence reset --timeout=TIME", one, exitNoQuorum, "waiting for masters that do not answer"},
+		{"release --force --yes --timeout=TIME r", one, 0, "waiting for masters that do not answer"},
 		{"run -n --timeout=1h r -- true", two, exitNoQuorum, "without a wait, 2s is the most"},
 		{"run -w0 --timeout=1h r -- true", two, exitNoQuorum, "without a wait, 2s is the most"},
 		{"acquire -n --timeout=1h r", two, exitNoQuorum, "without a wait, 2s is the most"},
@@ -320,13 +320,15 @@ func TestMastersThatHangHoldUpNoCommand_R26(t *testing.T) {
 		{"run -w400ms --timeout=1h r -- true", two, exitNoQuorum, "--wait is 400ms"},
 		{"run -w1h --timeout=300ms r -- true", two, exitNoQuorum, "--timeout is 300ms"},
 	} {
-		words := strings.Fields(test.args)
 		begun := time.Now()
-		r := soon(t, append([]string{words[0], test.nodes}, words[1:]...)...)
+		r := growing(900*time.Millisecond, func(r result) bool { return r.code == test.code }, func(timeout string) result {
+			words := strings.Fields(strings.ReplaceAll(test.args, "TIME", timeout))
+			return soon(t, append([]string{words[0], test.nodes}, words[1:]...)...)
+		})
 		t.Logf("%s: %v", test.args, time.Since(begun).Round(time.Millisecond))
 		require.Equal(t, test.code, r.code, "%s: %s", test.args, r.stderr)
 		require.Contains(t, r.stderr, test.says, test.args)
-		if words[0] == "nodes" {
+		if strings.HasPrefix(test.args, "nodes") {
 			require.Contains(t, r.stdout, "not connected yet")
 			require.NotContains(t, r.stdout, "multiplex:")
 		}

@@ -275,7 +275,7 @@ func TestInspectOfRealServers(t *testing.T) {
 
 	require.NoError(t, servers[4].Stop())
 	defer servers[4].Continue()
-	limited, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	limited, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	found, err := Inspect(limited, c, "r")
 	require.NoError(t, err, "a quorum answered")
