@@ -8,12 +8,15 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/redmux/redmux/cmd/internal/commandline"
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/redlock/admin"
 )
 
 // cli is the command line. Each field is a command.
@@ -67,7 +70,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, signals chan 
 		kong.Help(printHelp),
 		commandline.Bytes(),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), durationMapper{}),
-		kong.Vars{"version": version()},
+		vars(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 	)
 	if err != nil {
@@ -127,6 +130,16 @@ func (p *process) fail(err error) int {
 		p.say("%s", text)
 	}
 	return exitCode(err)
+}
+
+// vars are what the grammar has from elsewhere.
+func vars() kong.Vars {
+	return kong.Vars{
+		"version":     version(),
+		"list_limit":  strconv.Itoa(admin.DefaultListLimit),
+		"list_pause":  admin.DefaultListPause.String(),
+		"list_within": strings.TrimSuffix(admin.DefaultListTime.String(), "0s"),
+	}
 }
 
 // version returns the version of the module and of Go.

@@ -140,7 +140,7 @@ func TestDurationsWithoutAUnitAreSeconds(t *testing.T) {
 	t.Setenv("REDLOCK_TIMEOUT", "7")
 	t.Setenv("REDLOCK_MAX_TTL", "60")
 	var line cli
-	parser, err := kong.New(&line, kong.Vars{"version": ""}, kong.TypeMapper(reflect.TypeFor[time.Duration](), durationMapper{}))
+	parser, err := kong.New(&line, vars(), kong.TypeMapper(reflect.TypeFor[time.Duration](), durationMapper{}))
 	require.NoError(t, err)
 	_, err = parser.Parse([]string{"run", "-w", "5", "--ttl=20", "--kill-after", "1.5", "r", "--", "true"})
 	require.NoError(t, err)
@@ -208,7 +208,7 @@ func TestUsageShowsNoPassword_R27(t *testing.T) {
 
 // The --help of every command has examples that begin as a user types them.
 func TestEveryCommandHasExamples(t *testing.T) {
-	parser, err := kong.New(&cli{}, kong.Name("redlock"), kong.Vars{"version": ""})
+	parser, err := kong.New(&cli{}, kong.Name("redlock"), vars())
 	require.NoError(t, err)
 	for _, command := range parser.Model.Leaves(true) {
 		t.Run(command.FullPath(), func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/redmux/redmux/cmd/internal/printable"
 	"github.com/redmux/redmux/internal/errtext"
 	"github.com/redmux/redmux/multiplex"
+	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
 )
 
@@ -21,9 +22,9 @@ type listCommand struct {
 	By      string         `placeholder:"OWNER" help:"Only what a client with this --owner has; a * at the end stands for any rest, as in 'web-1:*'."`
 	Older   *time.Duration `placeholder:"DURATION" help:"Only what has been held, or waited for, for longer."`
 	Unknown bool           `help:"With --older, also that of which the masters do not know since when."`
-	Limit   int            `default:"100000" placeholder:"N" help:"How many keys are looked at (${default})."`
-	Within  time.Duration  `default:"1m" placeholder:"DURATION" help:"How long it may take (${default})."`
-	Pause   time.Duration  `default:"1ms" placeholder:"DURATION" help:"How long the masters are left alone between two pages of SCAN (${default})."`
+	Limit   int            `default:"${list_limit}" placeholder:"N" help:"How many keys are looked at (${default})."`
+	Within  time.Duration  `default:"${list_within}" placeholder:"DURATION" help:"How long it may take (${default})."`
+	Pause   time.Duration  `default:"${list_pause}" placeholder:"DURATION" help:"How long the masters are left alone between two pages of SCAN (${default})."`
 	JSON    bool           `name:"json" help:"Print JSON."`
 
 	Beginning string `arg:"" optional:"" help:"What the names of the resources begin with."`
@@ -50,7 +51,7 @@ func (*listCommand) Help() string {
 
 A lock that was held all the time is listed, unless the listing says that it is not complete. Of others, the state may have changed when you read it. Keys that are no locks of this library are only counted.
 
-Exit code: 0, also if nothing is locked; 69 if less than a quorum answered. A listing that ends by --limit or --within is not complete, and says so on standard error, and in JSON with cut.
+Exit code: 0, also if nothing is locked; 69 if less than a quorum answered. A listing that then ends by --limit or --within is not complete, and says so on standard error, and in JSON with cut.
 
 Examples:
 
@@ -94,9 +95,13 @@ func (c *listCommand) Run(p *process, d *deployment) error {
 	if ended := interrupted(ctx); ended != nil {
 		return ended
 	}
-	late := within.Err() != nil
-	if late {
-		err = nil // what is known is shown, and that it is not all
+	late := false
+	switch {
+	case within.Err() == nil:
+	case errors.Is(err, redlock.ErrNoQuorum):
+		err = fmt.Errorf("%w; --within is %v", err, c.Within)
+	case errors.Is(err, context.DeadlineExceeded):
+		late, err = true, nil // what is known is shown, and that it is not all
 	}
 	r := c.reportOf(all, err)
 	if c.JSON {
@@ -151,7 +156,7 @@ func (c *listCommand) reportOf(all admin.Listing, err error) listReport {
 
 // isBy reports whether --by names an owner.
 func (c *listCommand) isBy(owner string) bool {
-	if beginning, any := strings.CutSuffix(c.By, "*"); any {
+	if beginning, open := strings.CutSuffix(c.By, "*"); open {
 		return owner != "" && strings.HasPrefix(owner, beginning)
 	}
 	return c.By == "" || c.By == owner
@@ -165,7 +170,7 @@ func (r *listReport) page(place screen) string {
 		for _, lock := range r.Locks {
 			rows = append(rows, r.row(lock))
 		}
-		b.WriteString(table(rows) + "\n")
+		b.WriteString(place.table(rows) + "\n")
 	}
 	b.WriteString(r.summary() + "\n")
 	for _, n := range r.Nodes {

@@ -99,9 +99,29 @@ func TestList(t *testing.T) {
 	require.Equal(t, exitOK, r.code)
 	require.Equal(t, "redlock: not complete: 2 keys were looked at (--limit)\n", r.stderr)
 	require.True(t, asJSON[printedList](t, exitOK, "list", nodes, "--limit=2").Cut)
+	t.Setenv("COLUMNS", "80")
+	require.Contains(t, within("list", nodes).stdout, "\n\nRESOURCE  ", "what is too wide goes into a table below")
+}
+
+// A listing that ends in time shows what a quorum had said by then. If that is
+// nothing, it is an error.
+func TestListWithin_R12(t *testing.T) {
+	servers, nodes := masters(t, 3)
+	do(t, servers, "EVAL", "for i = 1, 3000 do redis.call('SET', 'x' .. i, i) end", "0")
+	require.Equal(t, exitOK, within("acquire", nodes, "job").code)
+	r := growing(time.Second, saying("not complete"), func(most string) result {
+		return within("list", nodes, "--pause=1h", "--within="+most, "job")
+	})
+	require.Equal(t, exitOK, r.code, r.stderr)
+	require.Regexp(t, `^redlock: not complete: --within \d+s is over\n$`, r.stderr)
+	require.Contains(t, r.stdout, " held")
+
 	r = within("list", nodes, "--within=1ns")
-	require.Equal(t, exitOK, r.code)
-	require.Equal(t, "redlock: not complete: --within 1ns is over\n", r.stderr)
+	require.Equal(t, exitNoQuorum, r.code)
+	require.Regexp(t, `^redlock: .*no quorum[^\n]*; --within is 1ns\n$`, r.stderr)
+	all := asJSON[printedList](t, exitNoQuorum, "list", nodes, "--within=1ns")
+	require.True(t, all.Cut)
+	require.Contains(t, all.Error, "no quorum")
 }
 
 // Permits and waiters have numbers, and names are shown so that a terminal only

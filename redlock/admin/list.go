@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
+	"github.com/redmux/redmux/redlock/internal/inside"
 	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
 )
@@ -26,13 +28,13 @@ type ListOptions struct {
 	Prefix string
 	// Limit is how many keys are looked at, of all that begin with both
 	// prefixes, and how many holders and waiters are listed. Most of those that redlock keeps beside locks do not count, but
-	// those of fencing numbers do. If zero or less, 100,000.
+	// those of fencing numbers do. If zero or less, DefaultListLimit.
 	Limit int
 	// Page is how many keys of its database a node goes through for one page,
 	// while it does nothing else: fewer where many have the prefix. If zero or
 	// less, 1,000.
 	Page int
-	// Pause is the time between two pages. If zero or less, a millisecond.
+	// Pause is the time between two pages. If zero or less, DefaultListPause.
 	Pause time.Duration
 }
 
@@ -103,13 +105,17 @@ const (
 	ListedPartial ListedState = "partial"
 )
 
+// The defaults of a List.
 const (
-	defaultListLimit = 100_000
-	defaultListPage  = 1000
-	defaultListPause = time.Millisecond
-	// listTimeout bounds a listing whose context has no deadline: a node that
+	DefaultListLimit = 100_000
+	DefaultListPause = time.Millisecond
+	// DefaultListTime bounds a List whose context has no deadline: a node that
 	// lies could have a next page for ever.
-	listTimeout = time.Minute
+	DefaultListTime = time.Minute
+)
+
+const (
+	defaultListPage = 1000
 	// mostNames is how many bytes of names a reply has at most (R32).
 	mostNames = 60_000
 )
@@ -127,20 +133,23 @@ const (
 // A user without the right to SCAN gets no answer from a node; it shows the
 // names of all keys, also of those that the user may not read. A node that does
 // not answer a page in redlock.Config.NodeTimeout (if zero, 900 ms) is missing
-// from then on. The errors are those of Inspect, also if ctx ends before the
-// last page, and what is known is returned with an error. Without a deadline
-// in ctx, that is after a minute.
+// from then on.
+//
+// The errors are those of Inspect, also if ctx ends before the last page, and
+// what is known is returned with an error. Without a deadline in ctx, that is
+// after DefaultListTime. If a quorum had answered a page by then, the
+// *redlock.CancelledError has no Last.
 func List(ctx context.Context, client *redlock.Client, options ListOptions) (Listing, error) {
 	l := &lister{inspector: inspectorOf(ctx, client), options: options.withDefaults(), seen: make(map[string]bool)}
 	l.within = ctx
 	if _, ok := ctx.Deadline(); !ok {
-		within, cancel := context.WithTimeout(ctx, listTimeout)
+		within, cancel := context.WithTimeout(ctx, DefaultListTime)
 		defer cancel()
 		l.within = within
 	}
 	for _, node := range l.Group().Nodes() {
 		l.all.Nodes = append(l.all.Nodes, ListedNode{Addr: node.Addr})
-		l.pages = append(l.pages, page{cursor: "0"})
+		l.pages = append(l.pages, unopened)
 		l.errs = append(l.errs, ctx.Err())
 	}
 	err := l.run()
@@ -150,7 +159,7 @@ func List(ctx context.Context, client *redlock.Client, options ListOptions) (Lis
 }
 
 func (o ListOptions) withDefaults() ListOptions {
-	o.Limit, o.Page, o.Pause = positive(o.Limit, defaultListLimit), positive(o.Page, defaultListPage), positive(o.Pause, defaultListPause)
+	o.Limit, o.Page, o.Pause = positive(o.Limit, DefaultListLimit), positive(o.Page, defaultListPage), positive(o.Pause, DefaultListPause)
 	return o
 }
 
@@ -178,13 +187,16 @@ type page struct {
 	done   bool
 }
 
+// unopened is the page of a node that has answered none.
+var unopened = page{cursor: "0"}
+
 // run goes from page to page. It returns the error of List.
 func (l *lister) run() error {
 	for l.left() {
 		for batch := range slices.Chunk(l.scan(), lookBatch) {
 			l.look(batch)
 		}
-		if err := l.judge(l.within, l.errs); err != nil {
+		if err := l.over(); err != nil {
 			return err
 		}
 		if len(l.seen) >= l.options.Limit && (l.all.Cut || l.left()) {
@@ -195,7 +207,24 @@ func (l *lister) run() error {
 			return err
 		}
 	}
-	return l.judge(l.within, l.errs)
+	return l.over()
+}
+
+// over returns why the listing ends, or nil. If ctx has ended, that is the
+// fault of the nodes only if less than a quorum has answered a page.
+func (l *lister) over() error {
+	err := l.judge(l.within, l.errs)
+	begun := 0
+	for _, p := range l.pages {
+		if p != unopened {
+			begun++
+		}
+	}
+	ended := func(err error) bool { return errors.Is(err, l.within.Err()) }
+	if l.within.Err() != nil && begun >= multiplex.Quorum(len(l.pages)) && slices.ContainsFunc(l.errs, ended) {
+		return inside.Cancelled(l.within, nil)
+	}
+	return err
 }
 
 // left reports whether a node that answers has another page.

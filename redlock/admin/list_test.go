@@ -3,9 +3,11 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -221,6 +223,52 @@ func TestListGoesOnWithoutANode(t *testing.T) {
 	})
 }
 
+// A listing that its context ends says whether a quorum had answered a page.
+func TestListThatItsContextEnds_R12(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.Client(t, redlock.Config{})
+		for i := range 100 {
+			trial.MustAcquire(t, c, fmt.Sprint("r", i), time.Hour)
+		}
+		time.Sleep(10 * ms)
+		for name, x := range map[string]struct {
+			hang     []int
+			from, to time.Duration // when they hang, and when the listing ends
+			noQuorum bool
+		}{
+			"between two pages":           {nil, 0, 2500 * ms, false},
+			"while one is waited for":     {[]int{0}, 500 * ms, 1400 * ms, false},
+			"while all are waited for":    {[]int{0, 1, 2}, 500 * ms, 1400 * ms, false},
+			"without a page of a quorum":  {[]int{0, 1}, 0, 400 * ms, true},
+			"before it has begun":         {nil, 0, 0, true},
+			"without a page of any, late": {[]int{0, 1, 2}, 0, 800 * ms, true},
+		} {
+			var hanging sync.WaitGroup
+			hanging.Go(func() {
+				time.Sleep(x.from)
+				for _, i := range x.hang {
+					m.Nodes[i].Pause()
+				}
+			})
+			if x.from == 0 {
+				hanging.Wait()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), x.to)
+			all, err := List(ctx, c, ListOptions{Page: 10, Pause: time.Second})
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded, name)
+			require.Equal(t, x.noQuorum, errors.Is(err, redlock.ErrNoQuorum), name)
+			require.True(t, all.Cut, name)
+			require.Equal(t, x.noQuorum, len(all.Locks) == 0, name)
+			hanging.Wait()
+			for _, i := range x.hang {
+				m.Nodes[i].Resume()
+			}
+			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
 // Limits bound what is looked at, and the listing says that there may be more.
 // In place of pages that are too big for a reply there are smaller ones (R32), and
 // no name is lost.
@@ -265,7 +313,7 @@ func TestListIsBounded_R32(t *testing.T) {
 		all, err = List(t.Context(), c, ListOptions{})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Len(t, all.Locks, locks)
-		require.InDelta(t, listTimeout, time.Since(start), float64(time.Second))
+		require.InDelta(t, DefaultListTime, time.Since(start), float64(time.Second))
 	})
 }
 
