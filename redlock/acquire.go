@@ -310,13 +310,11 @@ func (config *Config) checkLockable(resource string) error {
 }
 
 func checkResource(resource string) error {
-	if n := len(resource); n < 1 || n > maxResource {
-		return errtext.Wrap(fmt.Sprintf("redlock: a resource of %d bytes: it must have 1 to %d", n, maxResource), ErrResource)
+	if n := len(resource); n < 1 || n > wire.LongestResource {
+		return errtext.Wrap(fmt.Sprintf("redlock: a resource of %d bytes: it must have 1 to %d", n, wire.LongestResource), ErrResource)
 	}
 	return nil
 }
-
-const maxResource = 1024
 
 // checkTTL also refuses a TTL longer than the quarantine of a node that forgot
 // the lock (R23).

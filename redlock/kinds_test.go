@@ -287,7 +287,7 @@ func TestKeysOfAllKinds(t *testing.T) {
 	const prefix = "{app}:"
 	waiter := regexp.MustCompile(`[\w-]{27}$`)
 	names := map[string]*regexp.Regexp{}
-	for _, name := range []string{"r", "x:redlock", "}{x}", "{}", strings.Repeat("k", maxResource)} {
+	for _, name := range []string{"r", "x:redlock", "}{x}", "{}", strings.Repeat("k", wire.LongestResource)} {
 		names[name] = regexp.MustCompile(`^` + regexp.QuoteMeta(prefix+name) + `(:fence|:redlock:(mark|readers|permits|wanted|queue|leases|ticket|turn)|:redlock:queue:[\w-]{27})?$`)
 	}
 	for name, is := range names {

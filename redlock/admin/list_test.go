@@ -340,6 +340,14 @@ func TestListOfALiar_R33(t *testing.T) {
 		all = listed(t, c, ListOptions{Limit: 10})
 		require.Len(t, all.Locks, 10)
 		require.True(t, all.Cut)
+
+		missing := ":0"
+		m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+			return []byte("*3\r\n$1\r\n0\r\n" + missing + "\r\n$0\r\n\r\n"), args[0] == "EVALSHA" && args[1] == scanScript.Digest
+		})
+		require.False(t, listed(t, c, ListOptions{}).Cut)
+		missing = ":1"
+		require.True(t, listed(t, c, ListOptions{}).Cut, "it says that names are missing")
 	})
 }
 

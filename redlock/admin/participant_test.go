@@ -299,6 +299,20 @@ func TestInspectShowsTheLongestLabels(t *testing.T) {
 	})
 }
 
+// A node that answers with a longer value than scripts show has not answered.
+func TestInspectOfALiarWithLongValues_R16(t *testing.T) {
+	simulated(t, 3, func(t *testing.T, m *memory) {
+		c := m.Client(t, redlock.Config{})
+		digest, long := lua.Digest(lua.LookReaders), pure.LongestShown
+		m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+			return fmt.Appendf(nil, "*5\r\n:0\r\n:1\r\n:0\r\n:1\r\n$%d\r\n%s\r\n", long, strings.Repeat("x", long)), args[0] == "EVALSHA" && args[1] == digest
+		})
+		require.NoError(t, inspected(t, c, "r").Nodes[0].Err)
+		long++
+		require.ErrorIs(t, inspected(t, c, "r").Nodes[0].Err, multiplex.ErrUnexpected)
+	})
+}
+
 // What one node says of times breaks no JSON, and how much it says there is does
 // not fill the others' lanes (R33).
 func TestInspectOfALiarWithTimes_R33(t *testing.T) {

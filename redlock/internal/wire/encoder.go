@@ -71,6 +71,13 @@ const (
 	FenceSuffix = ":fence"
 )
 
+const (
+	// LongestResource bounds the name of a resource (R19).
+	LongestResource = 1024
+	// LongestName is that of a key behind the prefix: a waiter's.
+	LongestName = LongestResource + len(WaiterSuffix) + pure.TokenText
+)
+
 // Key appends prefix and resource as one bulk string.
 func (e *Encoder) Key(dst []byte, resource string) []byte {
 	return e.KeyWith(dst, resource, "")
