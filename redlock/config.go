@@ -284,8 +284,8 @@ func (config *Config) check() error {
 	if config.Fenced && config.Forgetful {
 		return errors.New("both Fenced and Forgetful are set")
 	}
-	if config.Owner != "" && !pure.Owner(config.Owner) {
-		return fmt.Errorf("the Owner has %d bytes: they must be 1 to %d, printable ASCII without blanks", len(config.Owner), pure.LongestOwner)
+	if err := pure.CheckOwner("the Owner", config.Owner); err != nil {
+		return err
 	}
 	if n := len(config.Prefix); n > longestPrefix {
 		return fmt.Errorf("the Prefix has %d bytes, more than %d", n, longestPrefix)

@@ -423,13 +423,12 @@ func (o HoldOptions) check(c *Client, alone bool) (HoldOptions, error) {
 	return o, checkLabel(o.Label)
 }
 
-// checkLabel refuses what cannot be in the value of a key, and does not show
-// it (R27).
+// checkLabel refuses what cannot be in the value of a key.
 func checkLabel(label string) error {
-	if label == "" || pure.Label(label) {
-		return nil
+	if err := pure.CheckLabel("the Label", label); err != nil {
+		return fmt.Errorf("%w: %w", ErrHoldOptions, err)
 	}
-	return fmt.Errorf("%w: the Label has %d bytes: they must be 1 to %d, printable ASCII with blanks only in between", ErrHoldOptions, len(label), pure.LongestLabel)
+	return nil
 }
 
 // bound returns MaxHold as pure.NewRenewal takes it.

@@ -68,7 +68,7 @@ func TestUsage(t *testing.T) {
 		{"also with min-hold", []string{"run", nodes, "--also=s", "--min-hold=1s", "r", "--", "true"}, "for a single resource"},
 		{"also the same", []string{"run", nodes, "--also=r", "r", "--", "true"}, "is named twice"},
 		{"also nothing", []string{"run", nodes, "--also=", "r", "--", "true"}, "--also is empty"},
-		{"owner", []string{"run", nodes, "--owner=a b", "r", "--", "true"}, "--owner must be 1 to 64 bytes"},
+		{"owner", []string{"run", nodes, "--owner=a b", "r", "--", "true"}, "--owner has 3 bytes: they must be 1 to 64"},
 		{"negative max-ttl", []string{"run", nodes, "--max-ttl=-1s", "r", "--", "true"}, "--max-ttl is negative: -1s"},
 		{"forgetful with max-ttl", []string{"run", nodes, "--forgetful", "r", "--", "true"}, "--forgetful excludes --max-ttl"},
 		{"ttl above the default max-ttl", []string{"run", nodes, "--max-ttl=0", "--ttl=31s", "r", "--", "true"}, "set a longer --max-ttl"},

@@ -56,8 +56,6 @@ func (d *deployment) Validate() error {
 	switch {
 	case d.Timeout <= 0:
 		return errors.New("--timeout must be more than 0")
-	case d.Owner != "" && !pure.Owner(d.Owner):
-		return errors.New("--owner must be 1 to 64 bytes of printable ASCII without blanks")
 	case d.Owner != "" && d.NoOwner:
 		return errors.New("--owner excludes --no-owner")
 	case d.MaxTTL < 0:
@@ -65,7 +63,7 @@ func (d *deployment) Validate() error {
 	case d.Forgetful && (d.MaxTTL > 0 || len(d.Durable) > 0):
 		return errors.New("--forgetful excludes --max-ttl and --durable")
 	}
-	return nil
+	return pure.CheckOwner("--owner", d.Owner)
 }
 
 // nameProcess labels locks by the host and this process, unless a flag says
@@ -89,10 +87,7 @@ type labelling struct {
 
 // Validate is called by package kong.
 func (l *labelling) Validate() error {
-	if l.Label != "" && !pure.Label(l.Label) {
-		return errors.New("--label must be 1 to 64 bytes of printable ASCII, with blanks only in between")
-	}
-	return nil
+	return pure.CheckLabel("--label", l.Label)
 }
 
 // config returns the flags as a configuration of the library. An error is one

@@ -333,7 +333,7 @@ func quarantineText(left time.Duration, why string) string {
 // showClock formats the round trip, the offset and the rate, with their errors.
 func (n *nodeView) showClock(c probe.Clock) (trip, offset, rate string) {
 	n.RoundTripMS, n.OffsetMS, n.OffsetErrMS =
-		number(milliseconds(c.RoundTrip)), number(milliseconds(c.Ahead)), number(milliseconds(c.AheadError))
+		msNumber(c.RoundTrip), msNumber(c.Ahead), msNumber(c.AheadError)
 	trip = fmt.Sprintf("%.2fms", milliseconds(c.RoundTrip))
 	offset = fmt.Sprintf("%+.2fms ±%.2f", milliseconds(c.Ahead), milliseconds(c.AheadError))
 	if c.Span > 0 {

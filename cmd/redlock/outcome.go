@@ -143,7 +143,7 @@ func (r *reporting) deliver(p *process, sink *tokenSink, lock redlock.Lock, h ha
 		}
 	}
 	until := lock.Until().UTC()
-	o.ValidityMS, o.Until, o.Fence = number(milliseconds(lock.Validity())), &until, h.fence
+	o.ValidityMS, o.Until, o.Fence = msNumber(lock.Validity()), &until, h.fence
 	return r.succeed(p, o, word)
 }
 

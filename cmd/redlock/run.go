@@ -165,7 +165,7 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 	}
 	defer guard.End()
 	hold, asked, err := c.hold(p, d, client)
-	o.WaitedMS = number(milliseconds(time.Since(p.begun)))
+	o.WaitedMS = msNumber(time.Since(p.begun))
 	if beside && exitCode(err) == exitHeld {
 		err = waitsForItself(c.Resource) // it would, behind a writer
 	}
@@ -178,7 +178,7 @@ func (c *runCommand) run(p *process, d *deployment, o *outcome) error {
 	end, err := c.supervise(p, d, client, hold, path, guard)
 	guard.End() // it must not kill what the command left running if the release takes long
 	if err == nil {
-		o.CommandExitCode, o.RanMS = &end.Code, number(milliseconds(time.Since(started)))
+		o.CommandExitCode, o.RanMS = &end.Code, msNumber(time.Since(started))
 	}
 	err = c.verdict(p, hold, end, err)
 	if silent(err) && !end.Lost && !end.TooLong {

@@ -298,11 +298,10 @@ func ttlNumber(ttl time.Duration, key bool) *float64 {
 	if !key {
 		return nil
 	}
-	ms := milliseconds(ttl)
 	if ttl == admin.NoExpiry {
-		ms = -1
+		return number(-1)
 	}
-	return &ms
+	return msNumber(ttl)
 }
 
 func errorText(err error) string {

@@ -109,6 +109,9 @@ func printJSON(out io.Writer, v any, indent bool) error {
 // milliseconds converts a duration for programs.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
+// msNumber is milliseconds for a field that may be missing.
+func msNumber(d time.Duration) *float64 { return number(milliseconds(d)) }
+
 // count returns a number with its noun: "1 node", "5 nodes".
 func count(n int, noun string) string {
 	if n == 1 {

@@ -3,6 +3,7 @@ package pure
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -66,6 +67,23 @@ func Label(label string) bool {
 		}
 	}
 	return len(label) > 0 && len(label) <= LongestLabel && label[0] != ' ' && label[len(label)-1] != ' '
+}
+
+// CheckOwner returns what is wrong with a setting's text, which may be "", as
+// an owner. It does not show it (R27).
+func CheckOwner(setting, text string) error {
+	if text == "" || Owner(text) {
+		return nil
+	}
+	return fmt.Errorf("%s has %d bytes: they must be 1 to %d, printable ASCII without blanks", setting, len(text), LongestOwner)
+}
+
+// CheckLabel is CheckOwner for a label.
+func CheckLabel(setting, text string) error {
+	if text == "" || Label(text) {
+		return nil
+	}
+	return fmt.Errorf("%s has %d bytes: they must be 1 to %d, printable ASCII with blanks only in between", setting, len(text), LongestLabel)
 }
 
 // ParseValue reads the value of a lock's key. ok is false for what another

@@ -47,6 +47,22 @@ func TestParseValue_R33(t *testing.T) {
 	}
 }
 
+// What cannot be a label is refused, and not shown (R27).
+func TestLabelsThatAreNone_R27(t *testing.T) {
+	for text, want := range map[string][2]bool{
+		"": {true, true}, "web-1": {true, true}, "a b": {false, true}, " a": {}, "a ": {}, "hunter2\n": {}, "hunter2é": {},
+		strings.Repeat("x", 64): {true, true}, strings.Repeat("x", 65): {},
+	} {
+		for i, err := range []error{CheckOwner("the Owner", text), CheckLabel("the Label", text)} {
+			assert.Equal(t, want[i], err == nil, "%q", text)
+			if err != nil {
+				assert.Regexp(t, `^the (Owner|Label) has \d+ bytes: they must be 1 to 64, printable ASCII with`, err.Error())
+				assert.NotContains(t, err.Error(), "hunter")
+			}
+		}
+	}
+}
+
 // A token that begins with a time is one, and says that time to the second.
 func TestStamp(t *testing.T) {
 	for _, at := range []time.Time{time.Unix(0, 0), time.Unix(1_764_255_989, 999_999_999), time.Unix(1<<36-1, 0)} {

@@ -179,16 +179,14 @@ func (o Options) check(client *redlock.Config) (Options, error) {
 	}
 	o.Rest = cmp.Or(o.Rest, o.TTL)
 	o.Grace = cmp.Or(o.Grace, defaultGrace)
-	negative := cmp.Or(errtext.Negative("Rest", o.Rest), errtext.Negative("Grace", o.Grace))
+	wrong := cmp.Or(pure.CheckLabel("the Label", o.Label), errtext.Negative("Rest", o.Rest), errtext.Negative("Grace", o.Grace))
 	switch {
 	case !client.Fenced:
 		return o, fmt.Errorf("%w: Config.Fenced is not set, so there would be no term", ErrCandidate)
 	case client.Owner == "":
 		return o, fmt.Errorf("%w: Config.Owner is not set, so the candidate would have no name", ErrCandidate)
-	case o.Label != "" && !pure.Label(o.Label):
-		return o, fmt.Errorf("%w: the Label has %d bytes: they must be 1 to %d, printable ASCII with blanks only in between", ErrCandidate, len(o.Label), pure.LongestLabel)
-	case negative != nil:
-		return o, fmt.Errorf("%w: %w", ErrCandidate, negative)
+	case wrong != nil:
+		return o, fmt.Errorf("%w: %w", ErrCandidate, wrong)
 	}
 	return o, nil
 }
