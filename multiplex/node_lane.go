@@ -57,8 +57,8 @@ const (
 	noLane = math.MaxUint64
 )
 
-// add queues an entry. It returns false if the lane is full. It may be more than
-// full: what stands behind a batch asks for no room.
+// add queues an entry. It returns false if the lane is full. It may be more
+// than full: what stands behind a batch asks for no room.
 func (l *lane) add(e laneEntry, commands ...[]byte) bool {
 	if l.room() <= 0 {
 		return false

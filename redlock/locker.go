@@ -142,9 +142,9 @@ const MaxPermits = kind.MaxPermits
 // are held than the highest of their numbers; see docs/guide.md. Nothing keeps
 // callers that hold several permits from waiting for each other.
 //
-// The error is ErrResource for another number of permits. They have the keys
-// name#0, name#1 and so on, which exclude plain locks on them, and no fencing
-// number.
+// The error is ErrResource for another number of permits. They are fields of
+// one hash beside the name's key: plain locks on the name do not see them. They
+// have no fencing number.
 func (c *Client) Semaphore(name string, permits int) Locker {
 	c.made()
 	return Locker{client: c, kind: c.kinds.Permit(permits), name: name}

@@ -140,8 +140,8 @@ func TestListOfOddNames(t *testing.T) {
 	require.Equal(t, "\x1b[31m\nred\\xff", asJSON[printedList](t, exitOK, "list", nodes, "\x1b").names())
 }
 
-// Too few masters are an error, with what is known. Of one that is missing it is
-// unclear what it would complete.
+// Too few masters are an error, with what is known. Of one that is missing it
+// is unclear what it would complete.
 func TestListWithoutMasters(t *testing.T) {
 	servers, nodes := masters(t, 3)
 	require.Equal(t, exitOK, within("acquire", nodes, "--owner=a", "job").code)

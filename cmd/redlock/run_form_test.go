@@ -18,9 +18,10 @@ import (
 	"github.com/redmux/redmux/redlock/admin"
 )
 
-// What may run beside a command, by the flags of both. Locks of different kinds on
-// one name do not see each other in the masters, so the commands look. A lock without a flag is the writer's where there are
-// readers, as users of flock expect.
+// What may run beside a command, by the flags of both. Locks of different kinds
+// on one name do not see each other in the masters, so the commands look. A
+// lock without a flag is the writer's where there are readers, as users of
+// flock expect.
 func TestRunSeesLocksOfOtherKinds(t *testing.T) {
 	redistest.NoLeaks(t)
 	_, nodes := masters(t, 3)

@@ -239,8 +239,9 @@ func TestDocumentsArePlain(t *testing.T) {
 
 // narrow are the packages of the library, whose comments end at column 80.
 var narrow = []string{
-	"conn", "internal/errtext", "internal/lua", "internal/pure", "multiplex", "redlock", "redlock/admin",
-	"redlock/election", "redlock/internal/inside", "redlocktest", "resp",
+	"conn", "conn/internal/locate", "internal/errtext", "internal/lua", "internal/pure", "multiplex",
+	"multiplex/internal/member", "redlock", "redlock/admin", "redlock/election", "redlock/internal/inside",
+	"redlock/internal/kind", "redlock/internal/trial", "redlock/internal/wire", "redlocktest", "resp",
 }
 
 // Comments of the code keep to the same words. Those of the library and of its Lua

@@ -9,13 +9,14 @@
 //	Truth      who held what, and when, by one clock
 //
 // Before each failover half of the clients are left with the primary of that
-// moment. They reach no other server, and a sentinel that is outdated, until all
-// is over. The others follow at once; one of these reads by the poller, as the
-// others cannot, since they do not dial by themselves. Each client also keeps a
-// lock that renews itself, as long as it lives. In half of the failovers the replicas lag
-// behind, so that the keys of the last moments are lost. Now and then a caller
-// keeps its lock to the end of its validity and does not release it, as if it
-// had died: then a validity that is a little too long shows.
+// moment. They reach no other server, and a sentinel that is outdated, until
+// all is over. The others follow at once; one of these reads by the poller, as
+// the others cannot, since they do not dial by themselves. Each client also
+// keeps a lock that renews itself, as long as it lives. In half of the
+// failovers the replicas lag behind, so that the keys of the last moments are
+// lost. Now and then a caller keeps its lock to the end of its validity and
+// does not release it, as if it had died: then a validity that is a little too
+// long shows.
 //
 // The trial knows nothing of how a client locks, so that other libraries can be
 // put through the same (bench/compare/trial). Whether it finds anything at all

@@ -270,8 +270,8 @@ func TestListThatItsContextEnds_R12(t *testing.T) {
 }
 
 // Limits bound what is looked at, and the listing says that there may be more.
-// In place of pages that are too big for a reply there are smaller ones (R32), and
-// no name is lost.
+// In place of pages that are too big for a reply there are smaller ones (R32),
+// and no name is lost.
 func TestListIsBounded_R32(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.Client(t, redlock.Config{})

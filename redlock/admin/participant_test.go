@@ -313,8 +313,8 @@ func TestInspectOfALiarWithLongValues_R16(t *testing.T) {
 	})
 }
 
-// What one node says of times breaks no JSON, and how much it says there is does
-// not fill the others' lanes (R33).
+// What one node says of times breaks no JSON, and how much it says there is
+// does not fill the others' lanes (R33).
 func TestInspectOfALiarWithTimes_R33(t *testing.T) {
 	simulated(t, 3, func(t *testing.T, m *memory) {
 		c := m.Client(t, redlock.Config{})

@@ -32,7 +32,7 @@ const (
 	Unopened                  // the deployment is not open
 	OtherMaxTTL               // its deployment has another MaxTTL
 	OtherFailover             // or has another bound for a failover, or none
-	Unconfirmed               // the server behind the node may be no primary any more
+	Unconfirmed               // its server may be no primary any more
 	// The node does not remember fencing numbers. It learns them from others
 	// (Learning), or too few others could tell (Lost), or its record cannot be
 	// true (Untrue), or its process has no name (Nameless).

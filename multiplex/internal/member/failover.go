@@ -112,8 +112,8 @@ func (m *Members) lookAtReplicas(i int, q *Questions) {
 }
 
 // askReplicas asks for the settings min-replicas and the bound that they make.
-// There is none for a server that does not tell its history. take is called with
-// the mutex.
+// There is none for a server that does not tell its history. take is called
+// with the mutex.
 func (m *Members) askReplicas(i int, q *Questions, take func(needed int, maxLag, bound time.Duration)) {
 	needed, maxLag := 0, time.Duration(0)
 	q.Add(configReplicas, func(v resp.Value) error {
@@ -229,7 +229,7 @@ func (m *Members) Keeps(i int, v resp.Value) (*Cause, error) {
 	switch err := l.readSeal(v); {
 	case err != nil:
 		return nil, err
-	case l.sighting.What == pure.Unreadable: // as for a look, that is no sign of a loss
+	case l.sighting.What == pure.Unreadable: // no sign of a loss
 		return unconfirmed("its seal cannot be read: " + conn.ClassOf(v).String()), nil
 	}
 	if n.trust.Confirms(m.deployment.Proof(l.sighting)) {

@@ -129,7 +129,7 @@ func (m *Members) readClock(i int, clock time.Time, asked time.Duration) {
 		return
 	}
 	now := m.host.Now()
-	here := m.config.Epoch.Round(0).Add((asked + now) / 2) // the epoch by its wall clock
+	here := m.config.Epoch.Round(0).Add((asked + now) / 2) // by its wall clock
 	m.ahead = m.clocks.Take(i, pure.Reading{Ahead: clock.Sub(here), Trip: now - asked, At: now})
 	m.config.OnClock(m.ahead)
 }

@@ -109,7 +109,7 @@ type Members struct {
 	nodes      []node
 	up         Set // as told by Joined and Parted
 	closing    bool
-	maxTTL     time.Duration // Config.MaxTTL, or a longer one that was found in a seal
+	maxTTL     time.Duration // Config.MaxTTL, or a longer one of a seal
 	deployment pure.Deployment
 	due        time.Duration // of the next Tend that acts on the deployment
 	floors     pure.Floors

@@ -31,7 +31,7 @@ type fair struct {
 type Place struct {
 	Waiter     wire.Characters // names the caller
 	Ticket     int64           // 0 before the first attempt
-	AdmittedBy multiplex.Set   // the nodes that said that they have it, with this ticket
+	AdmittedBy multiplex.Set   // nodes that say they have it, with this ticket
 	Kept       bool            // that was a quorum
 
 	sentTo multiplex.Set // nodes that may have it in their queues

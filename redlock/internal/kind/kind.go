@@ -317,7 +317,7 @@ func (s *Said) Refused(name string) *Refusal {
 		}
 	}
 	s.Refusal = Refusal{Labels: mostOf(s.holders[:])}
-	s.Bare = number == 0 || !s.kind.Refusal(s, name, int(number)) // 0: the number was too low
+	s.Bare = number == 0 || !s.kind.Refusal(s, name, int(number)) // 0: too low
 	return &s.Refusal
 }
 

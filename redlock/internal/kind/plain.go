@@ -40,8 +40,9 @@ var (
 		{Name: "DELEX", Head: []byte("*4\r\n$5\r\nDELEX\r\n"), Middle: []byte("$4\r\nIFEQ\r\n")},
 		{Name: "DELIFEQ", Head: []byte("*3\r\n$7\r\nDELIFEQ\r\n")},
 	}
-	// ClaimForms are the forms of SET for clients whose plain refusals tell: SET … NX
-	// PX … GET, of Redis from 7.0 on, replies with the value in the way.
+	// ClaimForms are the forms of SET for clients whose plain refusals tell:
+	// SET … NX PX … GET, of Redis from 7.0 on, replies with the value in the
+	// way.
 	ClaimForms = []multiplex.Form{
 		{Name: "SET NX GET", Head: []byte("*7\r\n$3\r\nSET\r\n"), Tail: []byte("$3\r\nGET\r\n"), Judge: wire.JudgeSetGet, Telling: true},
 	}

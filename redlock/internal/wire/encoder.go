@@ -50,7 +50,7 @@ const (
 	SealName    = "redlock:seal"
 	OpeningName = "redlock:opening" // of the opening that precedes the seal
 	RecordName  = "redlock:fence"   // of the node's last fencing number
-	TrialName   = "redlock:trial:"  // and a random text: keys of a trial, for a moment
+	TrialName   = "redlock:trial:"  // and a random text: of a trial
 
 	// The keys of a read/write lock besides the writer's.
 	ReadersSuffix = Reserved + "readers"
@@ -218,7 +218,8 @@ func mergerOf(s *Script, arguments int) *multiplex.Merger {
 // Characters are those of a token: they encode TokenBytes random bytes.
 type Characters = [pure.TokenText]byte
 
-// TokenBytes is how many random bytes a token encodes: 160 bits.
+// TokenBytes is how many bytes a token encodes: 160 random bits, or 124 behind
+// the second of the attempt (R3).
 const TokenBytes = 20
 
 // TokenEncoding refuses a last character with bits beyond the token's: each
