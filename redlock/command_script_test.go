@@ -153,7 +153,7 @@ func TestTLSAndPasswordOnRealServers(t *testing.T) {
 // waiting cannot help (R31).
 func TestMissingRightsForAKindEndTheWait_R31(t *testing.T) {
 	server := redistest.Servers(t, 1)[0]
-	user := append([]string{"ACL", "SETUSER", "locker", "on", ">hunter2", "~lock:*"}, strings.Fields(aclRights)...)
+	user := append([]string{"ACL", "SETUSER", "locker", "on", ">hunter2", "~lock:*"}, strings.Fields(pure.Rights)...)
 	_, err := server.Do(user...)
 	require.NoError(t, err)
 	config := Config{Nodes: Nodes(server.URL()), Username: "locker", Password: "hunter2", Prefix: "lock:", NodeTimeout: time.Second}

@@ -268,7 +268,7 @@ func TestProxiesAreRefused_R22_R31(t *testing.T) {
 // plain locks, Inspect among it, so that ACL LOG shows what matters (R22).
 func TestTheDocumentedRightsLeaveNoDenial_R22(t *testing.T) {
 	server := redistest.Servers(t, 1, redistest.OverTCP)[0]
-	user := append([]string{"ACL", "SETUSER", "locker", "on", ">hunter2", "~lock:*"}, strings.Fields(aclRights)...)
+	user := append([]string{"ACL", "SETUSER", "locker", "on", ">hunter2", "~lock:*"}, strings.Fields(pure.Rights)...)
 	_, err := server.Do(user...)
 	require.NoError(t, err)
 	for _, newer := range []string{"+client|setinfo", "+delex", "+delifeq"} {
@@ -315,7 +315,7 @@ func TestTheDocumentedRightsLeaveNoDenial_R22(t *testing.T) {
 // finds out once, and not with each connect (R22).
 func TestWhatTheUserMayNotDoIsTriedOnce_R22(t *testing.T) {
 	server := redistest.Servers(t, 1, redistest.OverTCP)[0]
-	user := append([]string{"ACL", "SETUSER", "locker", "on", ">hunter2", "~lock:*"}, strings.Fields(aclRights)...)
+	user := append([]string{"ACL", "SETUSER", "locker", "on", ">hunter2", "~lock:*"}, strings.Fields(pure.Rights)...)
 	_, err := server.Do(append(user, "-client|info")...)
 	require.NoError(t, err)
 	c, err := New(t.Context(), Config{
@@ -336,14 +336,20 @@ func TestWhatTheUserMayNotDoIsTriedOnce_R22(t *testing.T) {
 	require.Contains(t, fmt.Sprint(log), "[count 1 reason command context toplevel object client|info", "%v", log)
 }
 
-// The least privileges that deploy.md names are those of the tests' user.
+// The rights in documents and manifests are those of the tests' users.
 func TestRightsAreTheSameEverywhere_R22(t *testing.T) {
-	text, err := os.ReadFile("../docs/deploy.md")
-	require.NoError(t, err)
-	_, rule, found := strings.Cut(string(text), "ACL SETUSER redlock reset on >PASSWORD resetchannels ~lock:* ")
-	require.True(t, found, "there is no rule")
-	rule, _, _ = strings.Cut(rule, "```")
-	require.Equal(t, strings.Fields(aclRights), strings.Fields(rule))
+	for _, c := range []struct{ file, says string }{
+		{"docs/deploy.md", "ACL SETUSER redlock reset on >PASSWORD resetchannels ~lock:* " + pure.Rights + " ```"},
+		{"docs/deploy.md", "ACL SETUSER redlock " + pure.RightToIntroduce + " ```"},
+		{"docs/deploy.md", "[fair locks](guide.md#in-order) need `" + pure.RightsOfQueues + "`"},
+		{"docs/deploy.md", "[semaphores](guide.md#a-few-at-a-time) `" + pure.RightsOfPermits + "`"},
+		{"docs/deploy.md", "`redlock list` and `admin.List` need `" + pure.RightToList + "` besides"},
+		{"contrib/kubernetes/masters.yaml", "user redlock on >CHANGE-ME resetchannels ~lock:* " + pure.Rights + " " + pure.RightToIntroduce + " ---"},
+	} {
+		text, err := os.ReadFile("../" + c.file)
+		require.NoError(t, err)
+		require.True(t, strings.Contains(strings.Join(strings.Fields(string(text)), " "), c.says), "%s does not say: %s", c.file, c.says)
+	}
 }
 
 // A master that was a replica for a moment has forgotten locks. A client that

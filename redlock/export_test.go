@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// ACLRights are the rights of the least privileged user.
-const ACLRights = aclRights
-
 // Sleeps makes the process of a client seem to have slept for as long as slept
 // returns, which is told whether the client keeps a hold.
 func Sleeps(c *Client, slept func(kept bool) time.Duration) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
@@ -33,7 +34,7 @@ func nativeCommands(s *redistest.Server) (all []string) {
 // without.
 func leastPrivilege(f *fleet, without string) {
 	f.Helper()
-	rules := strings.Fields("reset on resetchannels ~lock:* " + redlock.ACLRights)
+	rules := strings.Fields("reset on resetchannels ~lock:* " + pure.Rights)
 	rules = slices.DeleteFunc(rules, func(r string) bool { return r == without })
 	rules = append(rules, ">secret of the test")
 	for i := range f.servers {
@@ -152,21 +153,14 @@ func TestFaultPermissions_R22(t *testing.T) {
 	}
 }
 
-// leastRights are those of docs/deploy.md, "Users and rights".
-var leastRights = []string{
-	"+set", "+get", "+mget", "+del", "+pexpire", "+pttl", "+evalsha", "+script|load", "+hello", "+auth", "+client|setname",
-	"+client|id", "+client|info", "+client|kill", "+client|tracking", "+client|caching", "+ping", "+info", "+time", "+select",
-}
-
 // With a few rights more, those of docs/deploy.md suffice for read/write locks,
 // semaphores and fair locks. Without these, the nodes answer with an error.
 func TestAUserForLockers_R22(t *testing.T) {
 	f := newFleet(t, 1, redistest.OverTCP)
-	more := []string{"+zadd", "+zrem", "+zscore", "+zrange", "+zrank", "+zcard", "+zremrangebyscore"}
-	ofPermits := []string{"+hmget", "+hset", "+hdel", "+hlen", "+hgetall"}
-	for i, rights := range [][]string{slices.Concat(leastRights, more, ofPermits), slices.Concat(leastRights, ofPermits), leastRights} {
+	const ofPermits = pure.Rights + " " + pure.RightsOfPermits
+	for i, rights := range []string{ofPermits + " " + pure.RightsOfQueues, ofPermits, pure.Rights} {
 		name := "u" + strconv.Itoa(i)
-		f.must(0, slices.Concat([]string{"ACL", "SETUSER", name, "on", ">hunter2", "~lock:*"}, rights)...)
+		f.must(0, append([]string{"ACL", "SETUSER", name, "on", ">hunter2", "~lock:*"}, strings.Fields(rights)...)...)
 		config := f.reach(redlock.Config{Forgetful: true, NodeTimeout: patience})
 		config.Username, config.Password, config.Prefix = name, "hunter2", "lock:"
 		c, err := redlock.New(t.Context(), config)
@@ -214,7 +208,7 @@ func TestAUserForFencedLocks_R22(t *testing.T) {
 	f := newFleet(t, 1, redistest.OverTCP)
 	for i, without := range []string{"", "+time", "+mget"} {
 		user := []string{"ACL", "SETUSER", "u" + strconv.Itoa(i), "on", ">hunter2", "~lock:*"}
-		for _, right := range leastRights {
+		for _, right := range strings.Fields(pure.Rights) {
 			if right != without {
 				user = append(user, right)
 			}
@@ -246,8 +240,7 @@ func TestAUserForFencedLocks_R22(t *testing.T) {
 // waiting caller polls, and everything else works.
 func TestFaultUserWhoMayNotTrack(t *testing.T) {
 	f := newFleet(t, 3)
-	const most = "reset on >secret resetchannels ~* +set +get +del +pexpire +pttl +eval +evalsha +script|load " +
-		"+hello +auth +client|setname +client|id +client|info +client|kill +ping +info +time +select"
+	const most = "reset on >secret resetchannels ~* " + pure.Rights + " -client|tracking -client|caching"
 	for name, c := range map[string]struct {
 		may  string
 		told bool

@@ -22,14 +22,8 @@ import (
 // allows. The zero value allows nothing.
 type Allow = multiplex.Allow
 
-const (
-	// aclRights are the rights a user of this package needs, on keys with the
-	// prefix. aclRules is how to grant them.
-	aclRights = "+set +get +mget +del +pexpire +pttl +evalsha +script|load " +
-		"+hello +auth +client|setname +client|id +client|info +client|kill +client|tracking +client|caching +ping +info " +
-		"+time +select"
-	aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " + aclRights
-)
+// aclRules is how to grant what a user of this package needs.
+const aclRules = "ACL SETUSER <user> resetchannels ~<prefix>* " + pure.Rights
 
 // prelude returns the commands by which each handshake checks that the node
 // knows the scripts and that the user may run them on our keys. A user with the

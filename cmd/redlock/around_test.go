@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/doctor"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
@@ -141,10 +142,7 @@ func TestDoctorAsksServersOfACluster(t *testing.T) {
 	assert.Contains(t, sawAll(findsSoon(t, flags, "warning failover")), "cluster-node-timeout 1400 allows 3.1s, and its URL says 3s")
 	do(t, g.Servers, "CONFIG", "SET", "cluster-node-timeout", "1000")
 
-	acl := []string{"ACL", "SETUSER", "locks", "on", ">pw", "resetchannels", "~{x}:*", "+set", "+get", "+mget", "+del", "+pexpire",
-		"+pttl", "+evalsha", "+script|load", "+hello", "+auth", "+client|setname", "+client|id", "+client|kill", "+client|tracking",
-		"+client|caching", "+client|info", "+ping", "+info", "+select", "+time", "+cluster|myid", "+cluster|slots"}
-	do(t, g.Servers[:5], acl...)
+	do(t, g.Servers[:5], strings.Fields("ACL SETUSER locks on >pw resetchannels ~{x}:* +cluster|myid +cluster|slots "+pure.Rights)...)
 	as := append([]string{"--nodes=" + strings.Replace(flags[0][len("--nodes="):], "//", "//locks:pw@", 1)}, flags[1:]...)
 	r := findsSoon(t, as, "warning announced")
 	assert.Contains(t, sawAll(r), g.Servers[5].TCPAddr()+", named by ")

@@ -29,6 +29,7 @@
 //   - Slot and PrefixSlot tell where a cluster of servers has keys.
 //   - Heap orders what is due: debts here, holds in redlock.
 //   - Soon is the shortest time that a timer is set to.
+//   - Rights are those that a user of a server needs (R22).
 //
 // Deployment, Ledger, Silence, Looks, Floors, Clocks and Heap are mutable, and
 // guarded by their owner's mutex; the other types are values. The tally of a

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redmux/redmux/conn"
 	"github.com/redmux/redmux/internal/lua"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/redmux/redmux/resp"
@@ -78,7 +79,7 @@ func refusedScan(v resp.Value) error {
 		return &multiplex.RefusalError{Class: class}
 	}
 	return &multiplex.PreflightError{
-		Check: "permissions", Found: "the user may not run SCAN, which lists the keys", Advice: "ACL SETUSER <user> +scan", Err: multiplex.ErrPermissions,
+		Check: "permissions", Found: "the user may not run SCAN, which lists the keys", Advice: "ACL SETUSER <user> " + pure.RightToList, Err: multiplex.ErrPermissions,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redmux/redmux/internal/lua"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/multiplex"
 	"github.com/redmux/redmux/redlock"
@@ -413,8 +414,7 @@ func TestListOfOtherKeys_R27(t *testing.T) {
 func TestListWithoutTheRight_R24(t *testing.T) {
 	servers := redistest.Servers(t, 3)
 	for _, s := range servers {
-		_, err := s.Do("ACL", "SETUSER", "u", "reset", "on", ">p", "~*", "+set", "+get", "+mget", "+del", "+pexpire", "+pttl", "+evalsha",
-			"+script|load", "+hello", "+auth", "+client|setname", "+client|id", "+client|info", "+client|kill", "+ping", "+info", "+time", "+select")
+		_, err := s.Do(append([]string{"ACL", "SETUSER", "u", "reset", "on", ">p", "~*"}, strings.Fields(pure.Rights)...)...)
 		require.NoError(t, err)
 	}
 	nodes := redlock.Nodes(redistest.URLs(servers)...)
@@ -426,10 +426,10 @@ func TestListWithoutTheRight_R24(t *testing.T) {
 	all, err := List(t.Context(), c, ListOptions{})
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
 	require.ErrorIs(t, err, multiplex.ErrPermissions)
-	require.ErrorContains(t, err, "+scan")
+	require.ErrorContains(t, err, pure.RightToList)
 	require.Empty(t, all.Locks)
 	for _, s := range servers {
-		_, err := s.Do("ACL", "SETUSER", "u", "+scan")
+		_, err := s.Do("ACL", "SETUSER", "u", pure.RightToList)
 		require.NoError(t, err)
 	}
 	require.Len(t, listed(t, c, ListOptions{}).Locks, 1)

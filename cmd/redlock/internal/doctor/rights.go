@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 )
 
 // needed are the commands without which no lock can be taken or released.
@@ -41,9 +42,8 @@ func lacking(n *Node, names []string) []string {
 	return all
 }
 
-const grant = "grant what is missing: ACL SETUSER <user> resetchannels ~<prefix>* +set +get +mget +del +pexpire +pttl +evalsha " +
-	"+script|load +hello +auth +client|setname +client|id +client|info +client|kill +client|tracking +client|caching +ping +info +select " +
-	"+time; and take rename-command out of the configuration"
+const grant = "grant what is missing: ACL SETUSER <user> resetchannels ~<prefix>* " + pure.Rights +
+	"; and take rename-command out of the configuration"
 
 // checkRights wants a user who may do what locks need, on keys with the prefix.
 func (d *Deployment) checkRights() []Finding {
