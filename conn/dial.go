@@ -82,9 +82,12 @@ type Step struct {
 // Format prints the name for every verb: the command may hold a key (R27).
 func (s Step) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "(step "+s.Name+")") }
 
+// DefaultDialTimeout is how long a dial may take for which no endpoint, and no
+// configuration, says otherwise.
+const DefaultDialTimeout = 5 * time.Second
+
 const (
-	defaultDialTimeout = 5 * time.Second
-	defaultKeepAlive   = 15 * time.Second
+	defaultKeepAlive = 15 * time.Second
 	// By then the third of keepalive's probes would be answered or missed.
 	defaultUserTimeout = 15 * time.Second
 	keepAliveProbes    = 3
@@ -111,7 +114,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, &Error{Op: "dial", Addr: cfg.String(), Err: err}
 	}
-	timeout := cmp.Or(cfg.DialTimeout, defaultDialTimeout)
+	timeout := cmp.Or(cfg.DialTimeout, DefaultDialTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, dialTimeout(timeout))
 	defer cancel()
 	if cfg.Seeds != nil {

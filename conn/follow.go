@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -137,12 +138,7 @@ func (f *follower) asking() *Config {
 	return &cfg
 }
 
-func (f *follower) timeout() time.Duration {
-	if f.cfg.DialTimeout > 0 {
-		return f.cfg.DialTimeout
-	}
-	return defaultDialTimeout
-}
+func (f *follower) timeout() time.Duration { return cmp.Or(f.cfg.DialTimeout, DefaultDialTimeout) }
 
 // sleep returns false if the connection ended.
 func (f *follower) sleep(ctx context.Context, d time.Duration) bool {

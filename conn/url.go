@@ -52,7 +52,8 @@ type Endpoint struct {
 	// Protocol is the version of RESP, 2 or 3. If zero, 3, or 2 for a node
 	// without HELLO.
 	Protocol int
-	// DialTimeout bounds dialing and the handshake together. If zero, 5 s.
+	// DialTimeout bounds dialing and the handshake together. If zero,
+	// DefaultDialTimeout.
 	DialTimeout time.Duration
 	// KeepAlive is TCP's idle time and interval between probes. If zero, 15 s;
 	// if negative, no probes are sent.

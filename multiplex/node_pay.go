@@ -278,13 +278,10 @@ func killCommand(old, now *conn.Server) (command []byte, certain bool) {
 	return resp.AppendCommand(nil, "CLIENT", "KILL", "ID", id, "ADDR", old.ClientAddr, "SKIPME", "yes"), old.AddrKnown
 }
 
-// openingTimeout is the default of DialTimeout in package conn.
-const openingTimeout = 5 * time.Second
-
 // patience bounds each exchange before the join. A server that stops after its
 // handshake does not hold the node's goroutine (R26).
 func (n *node) patience() (context.Context, context.CancelFunc) {
-	limit := cmp.Or(n.dialer.config.Endpoint.DialTimeout, openingTimeout)
+	limit := cmp.Or(n.dialer.config.Endpoint.DialTimeout, conn.DefaultDialTimeout)
 	// The error must not match a caller's own deadline.
 	return context.WithTimeoutCause(n.group.life.stopped, limit, ErrSilent)
 }

@@ -133,7 +133,7 @@ type Connect struct {
 	// says so. If nil, Config's and the URLs' are used.
 	Credentials func(ctx context.Context, node Node) (conn.Credentials, error)
 	// Timeout bounds one attempt to connect and shake hands; the URL may set it
-	// too. If zero, 5 s.
+	// too. If zero, conn.DefaultDialTimeout.
 	Timeout time.Duration
 	// ClientName is what CLIENT LIST shows: at most 256 bytes of printable ASCII
 	// without spaces. If zero, none is set.

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -149,8 +150,5 @@ func (p *Probe) dialBeside(ctx context.Context, e conn.Endpoint, credentials fun
 
 // within is how long a dial may take.
 func (p *Probe) within() time.Duration {
-	if p.endpoint.DialTimeout > 0 {
-		return p.endpoint.DialTimeout
-	}
-	return 5 * time.Second
+	return cmp.Or(p.endpoint.DialTimeout, conn.DefaultDialTimeout)
 }
