@@ -142,9 +142,6 @@ func TestScriptsSeeWhatServersShow(t *testing.T) {
 		"return {redis.call('ZRANK', 'k', 'b'), redis.call('ZRANK', 'k', 'c'), redis.call('ZCARD', 'k')}",
 		"return {redis.call('ZREMRANGEBYSCORE', 'k', '-inf', 1), redis.call('ZREM', 'k', 'b', 'c'), redis.call('EXISTS', 'k')}",
 		"redis.call('ZADD', 'k', 1, 'm') return {redis.pcall('GET', 'k').err, redis.call('MGET', 'k', 'none')}",
-		"redis.call('SET', 'k', 1) return redis.call('SCAN', 0, 'MATCH', 'k*', 'COUNT', 1000)[2]",
-		"redis.call('SET', 'k', 1) return redis.call('SCAN', '0', 'MATCH', '\\\\k*', 'COUNT', 1000)",
-		"return {redis.call('SCAN', 0, 'MATCH', 'K*', 'COUNT', 1000), redis.pcall('SCAN', 'x').err, redis.pcall('SCAN', 0, 'COUNT', 0).err}",
 		"return redis.error_reply('ERR own')",
 		"return redis.status_reply('OWN')",
 		"return redis.sha1hex('x')",
@@ -159,6 +156,14 @@ func TestScriptsSeeWhatServersShow(t *testing.T) {
 	} {
 		require.Equal(t, gist(theirs.do("EVAL", source, "2", "k", "none")), gist(ours.do("EVAL", source, "2", "k", "none")), source)
 	}
+	require.Equal(t, theirs.do("SET", "k", "1"), ours.do("SET", "k", "1"))
+	for _, source := range []string{
+		"return redis.call('SCAN', 0, 'MATCH', 'k*', 'COUNT', 1000)[2]",
+		"return redis.call('SCAN', '0', 'MATCH', '\\\\k*', 'COUNT', 1000)",
+		"return {redis.call('SCAN', 0, 'MATCH', 'K*', 'COUNT', 1000), redis.pcall('SCAN', 'x').err, redis.pcall('SCAN', 0, 'COUNT', 0).err}",
+	} {
+		require.Equal(t, gist(theirs.do("EVAL", source, "0")), gist(ours.do("EVAL", source, "0")), source)
+	}
 }
 
 // A script that uses a key that was not passed in KEYS, or a command whose keys
@@ -169,14 +174,15 @@ func TestScriptsKeepToTheirKeys_R24(t *testing.T) {
 	n := redistest.NewNode(redistest.NodeConfig{Strays: func(text string) { strays = append(strays, text) }})
 	defer n.Close()
 	for _, command := range []string{
-		"'GET', 'k'", "'get', KEYS[2]", "'MGET', KEYS[1], KEYS[2]", "'DEL', KEYS[2]", "'TIME'", "'SELECT', 0", "'SCAN', 0", "'ZADD', KEYS[2], 1, 'x'",
+		"'GET', 'k'", "'get', KEYS[2]", "'MGET', KEYS[1], KEYS[2]", "'DEL', KEYS[2]", "'TIME'", "'SELECT', 0", "'ZADD', KEYS[2], 1, 'x'",
 	} {
 		require.NotContains(t, string(n.Eval("return redis.call("+command+")", []string{"k", "l"})), "KEYS", command)
 	}
+	require.NotContains(t, string(n.Eval("return redis.call('SCAN', 0)", nil)), "-ERR")
 	require.Empty(t, strays)
 	for i, command := range []string{
 		"'GET', 'x'", "'set', KEYS[1] .. '#0', 1", "'MGET', KEYS[1], 'x'", "'DEL', KEYS[1], KEYS[2], 'x'", "'HMGET', 'x', 'k'",
-		"'ZADD', ARGV[1], 1, KEYS[1]", "'EXISTS', ''", "'KEYS', '*'",
+		"'ZADD', ARGV[1], 1, KEYS[1]", "'EXISTS', ''", "'KEYS', '*'", "'SCAN', 0",
 	} {
 		for _, call := range []string{"call", "pcall"} {
 			reply := string(n.Eval("return redis."+call+"("+command+")", []string{"k", "l"}, "x"))

@@ -3,6 +3,7 @@ package failover
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func TestSentinels_R23(t *testing.T) {
 	for i := range *trials {
 		t.Run(fmt.Sprint("trial=", i), func(t *testing.T) {
 			t.Parallel()
-			run(t, Trial{Nodes: []Node{newSentinels(t)}, Open: openOurs()})
+			requireLost(t, run(t, Trial{Nodes: []Node{newSentinels(t)}, Open: openOurs()}))
 		})
 	}
 }
@@ -51,6 +52,9 @@ func TestThreeSentinels_R23(t *testing.T) {
 			assert.Less(t, pause, watched(*maxTTL)/2, "at failover %d", i)
 		}
 	}
+	if !slices.Contains(report.Joined, true) {
+		assert.Positive(t, report.Lived, "the two others renew a lock")
+	}
 }
 
 // Clients whose quorums have only the node in common that fails over are those
@@ -59,7 +63,15 @@ func TestThreeSentinelsIsolated_R23(t *testing.T) {
 	redistest.Long(t)
 	redistest.Require(t)
 	t.Parallel()
-	run(t, Trial{Nodes: threeSentinels(t), Open: openOurs(), Isolated: true})
+	requireLost(t, run(t, Trial{Nodes: threeSentinels(t), Open: openOurs(), Isolated: true}))
+}
+
+// requireLost requires that no lock lives through a failover that takes longer
+// than its TTL, if its quorum needs the node.
+func requireLost(t *testing.T, report *Report) {
+	if *maxTTL < watched(*maxTTL)/2 {
+		assert.Zero(t, report.Lived)
+	}
 }
 
 // The slot of all keys gets other masters, by failovers, by partitions and by
@@ -112,5 +124,7 @@ func run(t *testing.T, trial Trial) *Report {
 	}
 	require.NoError(t, err)
 	assert.Empty(t, report.Overlaps)
+	assert.Positive(t, report.Lived+report.Lost, "no lock that renews itself was held when a failover began")
+	assert.LessOrEqual(t, report.Lived+report.Lost, clients*report.Failovers, "each client keeps one")
 	return report
 }
