@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -36,5 +38,9 @@ func TestNodesBehindSentinelsAndClusters(t *testing.T) {
 		assert.NotContains(t, r.stdout, "belongs to a cluster")
 		assert.NotContains(t, r.stdout, "UNSAFE")
 		assert.Contains(t, within("status", "--nodes="+test.url, "--prefix="+test.prefix, "x").stdout, "free on 1 of 1 node")
+		do(t, []*redistest.Server{test.server}, "SET", test.prefix+"x", strings.Repeat("x", pure.TokenText), "PX", "600000")
+		r = within("list", "--nodes="+test.url, "--prefix="+test.prefix)
+		assert.Equal(t, exitOK, r.code, r.stderr)
+		assert.Regexp(t, `(?m)^"x"\s+lock\s+held\s[^\n]* all nodes\n\n1 held\n$`, r.stdout)
 	}
 }

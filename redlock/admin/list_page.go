@@ -16,10 +16,12 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A page is where a node goes on.
+// A page is where a node goes on. The cursor is its server's own: another one,
+// as after a failover or a restart, would pass over keys.
 type page struct {
-	cursor string
-	done   bool
+	cursor     string
+	done       bool
+	connection int // that named the cursor: how many there had been
 }
 
 // unopened is the page of a node that has answered none.
@@ -34,6 +36,7 @@ var scanScript = wire.NewScript(lua.Scan)
 func (l *lister) scan() (found []*sighting) {
 	pattern := globbed(l.config.Prefix+l.options.Prefix) + "*"
 	load := scanScript.Load()
+	pages, connections := slices.Clone(l.pages), l.connections()
 	commands := func(node int) [][]byte {
 		p := &l.pages[node]
 		if p.done || l.errs[node] != nil {
@@ -64,7 +67,30 @@ func (l *lister) scan() (found []*sighting) {
 	})
 	l.miss(errs)
 	l.miss(refusals)
+	l.rewind(pages, connections)
 	return found
+}
+
+// rewind lets those nodes begin anew whose page was not asked for over the
+// connection that named its cursor. The arguments are from before the question.
+func (l *lister) rewind(pages []page, connections []int) {
+	for i, now := range l.connections() {
+		switch was := pages[i]; {
+		case was.done || l.errs[i] != nil: // it was not asked, or has not answered
+		case now != connections[i], was != unopened && now != was.connection:
+			l.pages[i] = unopened
+		default:
+			l.pages[i].connection = now
+		}
+	}
+}
+
+// connections counts those that each node has had.
+func (l *lister) connections() (counts []int) {
+	for _, n := range l.Group().Nodes() {
+		counts = append(counts, n.Connects)
+	}
+	return counts
 }
 
 // globbed returns a text as a pattern of SCAN that matches it alone.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -268,6 +269,79 @@ func TestListThatItsContextEnds_R12(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 	})
+}
+
+// A cursor is the server's own. So a node that got another connection begins
+// anew.
+func TestListBeginsAnewOnAnotherServer_R12(t *testing.T) {
+	simulated(t, 1, func(t *testing.T, m *memory) {
+		c := m.Client(t, redlock.Config{})
+		for _, name := range []string{"a", "b", "c"} {
+			trial.MustAcquire(t, c, name, time.Hour)
+		}
+		another, cursors := false, []string(nil)
+		m.Nodes[0].Handle(func(_ int, args []string) ([]byte, bool) {
+			if args[0] != "EVALSHA" || args[1] != scanScript.Digest {
+				return nil, false
+			}
+			cursors = append(cursors, args[3])
+			switch {
+			case args[3] == "0" && another:
+				return []byte("*3\r\n$1\r\n0\r\n:0\r\n$9\r\n1:a1:b1:c\r\n"), true
+			case args[3] == "0":
+				return []byte("*3\r\n$1\r\n7\r\n:0\r\n$3\r\n1:a\r\n"), true
+			}
+			return []byte("*3\r\n$1\r\n0\r\n:0\r\n$0\r\n\r\n"), true // to the other, it is near the end
+		})
+		time.AfterFunc(500*ms, func() { // between two pages
+			another = true
+			m.Nodes[0].DropConns()
+		})
+		all := listed(t, c, ListOptions{Pause: time.Second})
+		require.Equal(t, []string{"0", "7", "0"}, cursors)
+		require.Len(t, all.Locks, 3)
+		require.False(t, all.Cut)
+	})
+}
+
+// Where sentinels make another server the primary while it is gone through, a
+// listing has every lock, or says that it has not (R12).
+func TestListThroughAFailover_R12(t *testing.T) {
+	t.Parallel()
+	g := redistest.Sentinels(t)
+	c, err := redlock.New(t.Context(), redlock.Config{Nodes: redlock.Nodes(g.URL()), NodeTimeout: 5 * time.Second, Forgetful: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { trial.CloseNow(t, c) })
+	require.NoError(t, c.Ready(t.Context()))
+	const locks = 300
+	_, err = g.Primary().Do("EVAL", "for i = 1, ARGV[1] do redis.call('SET', 'r' .. i, ARGV[2]) end", "0", strconv.Itoa(locks), strings.Repeat("x", 27))
+	require.NoError(t, err)
+	_, err = g.Primary().Do("WAIT", "2", "30000")
+	require.NoError(t, err)
+	require.Len(t, listed(t, c, ListOptions{}).Locks, locks)
+	through := 0
+	for try := 0; through == 0 && try < 5; try++ {
+		before := c.Nodes()[0].Connects
+		over := make(chan error, 1)
+		go func() {
+			_, err := g.Failover()
+			over <- err
+		}()
+		all, err := List(t.Context(), c, ListOptions{Page: 1 + locks/3, Pause: 5 * time.Second})
+		require.NoError(t, <-over)
+		t.Log(len(all.Locks), all.Cut, c.Nodes()[0].Connects-before, err)
+		if err != nil {
+			require.ErrorIs(t, err, redlock.ErrNoQuorum)
+			require.True(t, all.Cut)
+			require.NoError(t, c.Ready(t.Context()))
+			continue
+		}
+		require.Len(t, all.Locks, locks)
+		if c.Nodes()[0].Connects > before {
+			through++
+		}
+	}
+	require.Positive(t, through, "no listing lived through a failover")
 }
 
 // Limits bound what is looked at, and the listing says that there may be more.
