@@ -51,9 +51,10 @@ type Config struct {
 	// algorithm, unless HoldOptions.Label is set.
 	Owner string
 	// PlainRefusals leaves ErrHeld for a plain lock as it is. Otherwise a client
-	// with Owner has the nodes send the value that is in the way, for HeldError:
-	// one of another program that is longer than 64 KiB ends the connection
-	// (R32). If zero, refusals name the holder.
+	// with Owner has the nodes send the value that is in the way, for HeldError.
+	// The first that is longer than 64 KiB, of another program, costs the
+	// attempt and its connections (R32), and refusals name no holder from then
+	// on. If zero, refusals name the holder.
 	PlainRefusals bool
 	// Fenced gives every lock of this client an increasing number: see
 	// Lock.Fence. It excludes Forgetful and HandOver, and a resource must not

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -250,4 +251,26 @@ func parsed(t *testing.T, reply string) resp.Value {
 	require.NoError(t, err)
 	require.True(t, ok)
 	return v
+}
+
+// Another program's value that is longer than a reply may be costs a client of
+// real servers one connection to each, and after that it is a lock that is held
+// (R32).
+func TestALongValueCostsOneConnection_R32(t *testing.T) {
+	servers := redistest.Servers(t, 3)
+	c := realClient(t, servers, func(config *Config) { config.Owner = "web-1" })
+	for _, s := range servers {
+		_, err := s.Do("SET", "r", strings.Repeat("x", 1<<20))
+		require.NoError(t, err)
+	}
+	for range 5 {
+		_, err := c.TryAcquire(t.Context(), "r", 10*time.Second)
+		require.True(t, errors.Is(err, ErrHeld) || errors.Is(err, ErrNoQuorum), "%v", err)
+		require.NoError(t, c.Ready(t.Context()))
+	}
+	_, err := c.TryAcquire(t.Context(), "r", 10*time.Second)
+	require.ErrorIs(t, err, ErrHeld)
+	for i, n := range c.Nodes() {
+		require.LessOrEqual(t, n.Connects, 2, "node %d", i)
+	}
 }
