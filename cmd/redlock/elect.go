@@ -31,13 +31,13 @@ type electCommand struct {
 
 // Help is what --help shows below the first line.
 func (*electCommand) Help() string {
-	return `Of all redlock elect with the same name, one leads and runs its command; the others wait. The command is supervised as by redlock run, with the same environment, process group and guard: see there. REDLOCK_FENCE is the term, a number that is higher than that of every leader before. --owner names this candidate in redlock status; if it is not set, the host and the process do.
+	return `Of all redlock elect with the same name, one leads and runs its command; the others wait. The command is supervised as by redlock run, with the same environment, process group and guard: see there. REDLOCK_FENCE is the term, a number that is higher than that of every leader before. --owner names this candidate in redlock status; if it is not set, the host and the process do, and --no-owner is an error.
 
 When the leadership is lost, the command is stopped before another one can be elected, and this candidate waits for its next turn. When the command ends by itself, its leadership ends, and so does redlock elect. INT, TERM and HUP end the candidacy; a command that runs gets them, and the lock is released only after it has ended, so another candidate leads at once and never too early.
 
---on-elected and --on-lost run a command before and after that of a term, with its environment, --on-lost also with REDLOCK_OUTCOME: done, failed (--on-elected failed, or the command could not be started), lost or interrupted. The first runs under the lock as the command does. If it fails, or takes longer than --hook-timeout, the command is not started, --on-lost runs, and after a second this candidate campaigns again. The second runs when the command has ended, before the lock is released; after a loss, another leader may be at work by then. It runs however a term ends, also after a signal, but not if redlock itself is killed. Its failure is reported, and changes nothing else.
+--on-elected and --on-lost run a command before and after that of a term, with its environment. --on-lost has no REDLOCK_UNTIL, but REDLOCK_OUTCOME: done, failed (--on-elected failed, or the command could not be started), lost or interrupted. The first runs under the lock as the command does. If it fails, or takes longer than --hook-timeout, the command is not started, --on-lost runs, and after a second this candidate campaigns again. The second runs when the command has ended, before the lock is released; after a loss, another leader may be at work by then. It runs however a term ends, also after a signal, but not if redlock itself is killed. It has no guard, and gets no signal: after --hook-timeout it gets KILL at once, with its process group, and if redlock is killed meanwhile it works on. Its failure is reported, and changes nothing else.
 
-With --listen, /leader says yes only as long as the command would not be stopped for want of a renewal, so never after the end of the validity, and not while a hook runs. What asks keeps a yes until it asks again: --kill-after should be longer than that. An address that cannot be listened on ends redlock before it campaigns.
+With --listen, /leader says yes only as long as the command would not be stopped for want of a renewal, so never after the end of the validity, and not while a hook runs. What asks keeps a yes until it asks again: --kill-after should be longer than that. An address that cannot be listened on, or that another process has, ends redlock before it campaigns; the socket of a process that was killed is replaced. What goes wrong later is said on standard error, once a minute at most, and ends nothing.
 
 Exit code: that of the command that ended by itself or was interrupted, or 128 + N if signal N ended it or the wait; 70 the lock was gone when the command ended, 69 no quorum, 64 usage, 126 the command cannot be executed, 127 it was not found.
 
@@ -99,7 +99,7 @@ func (c *electCommand) Run(p *process, d *deployment) error {
 		standing: newStanding(client, c.Name, d.Owner, supervise.StopsAt(c.KillAfter, c.TTL), r.ctx),
 	}
 	if listener != nil {
-		defer term.standing.serve(listener)()
+		defer term.standing.serve(listener, p.say)()
 	}
 	term.election, err = election.New(client, c.Name, election.Options{
 		TTL: c.TTL, Label: c.Label, Rest: restAfterLoss, TermDone: term.over,

@@ -18,7 +18,7 @@ import (
 type hooks struct {
 	OnElected   string        `placeholder:"COMMAND" help:"Command of the shell to run when elected, before the command is started. If it fails, this term is over."`
 	OnLost      string        `placeholder:"COMMAND" help:"Command of the shell to run after each term, when its command has ended."`
-	HookTimeout time.Duration `default:"10s" placeholder:"DURATION" help:"How long each of the two may take (${default}); then it is stopped, and has failed."`
+	HookTimeout time.Duration `default:"10s" placeholder:"DURATION" help:"How long each of the two may take (${default}); then it is stopped, the second by KILL, and has failed."`
 }
 
 // outcomeVariable tells the hook after a term how that ended: with one of the

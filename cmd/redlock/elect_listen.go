@@ -1,226 +1,52 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
-	"log"
 	"net"
-	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
-	"time"
 
 	"github.com/redmux/redmux/internal/errtext"
-	"github.com/redmux/redmux/multiplex"
-	"github.com/redmux/redmux/redlock"
-	"github.com/redmux/redmux/redlock/admin"
-	"github.com/redmux/redmux/redlock/election"
 )
-
-// A standing is what a candidate tells probes and load balancers: whether it
-// leads, which one leads otherwise, and whether it can reach a quorum. It is a
-// handler for HTTP that shows no name of a resource or of a master, no token and
-// no password (R27).
-type standing struct {
-	client   *redlock.Client
-	name     string
-	owner    string
-	least    time.Duration   // of validity, with which it leads: with less, the command is stopped
-	signaled context.Context // ended by a signal to this process
-
-	mu     sync.Mutex // guards the following
-	hold   *redlock.Hold
-	leader election.Leadership // as the masters said last
-}
-
-func newStanding(client *redlock.Client, name, owner string, least time.Duration, signaled context.Context) *standing {
-	return &standing{
-		client: client, name: name, owner: owner, least: least, signaled: signaled,
-		leader: election.Leadership{State: admin.StateUnclear},
-	}
-}
-
-// begins notes that a command works under the hold.
-func (s *standing) begins(hold *redlock.Hold) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.hold = hold
-}
-
-// ends notes that the command has ended, or is about to be stopped.
-func (s *standing) ends() { s.begins(nil) }
-
-// watch keeps what the masters say of the leader, until ctx ends.
-func (s *standing) watch(ctx context.Context) {
-	for leader := range election.Watch(ctx, s.client, s.name) {
-		s.mu.Lock()
-		s.leader = leader
-		s.mu.Unlock()
-	}
-}
-
-// A standingAnswer has the names of docs/cli.md.
-type standingAnswer struct {
-	At         time.Time    `json:"at"`
-	Leads      bool         `json:"leads"`
-	Healthy    bool         `json:"healthy"`
-	Owner      string       `json:"owner"`
-	Term       uint64       `json:"term,omitempty"`
-	ValidityMS *float64     `json:"validity_ms,omitempty"`
-	Leader     leaderAnswer `json:"leader"`
-	Nodes      int          `json:"nodes"`
-	NodesUp    int          `json:"nodes_up"`
-	Quorum     int          `json:"quorum"`
-}
-
-// A leaderAnswer is what the masters say of the leader.
-type leaderAnswer struct {
-	State admin.LockState `json:"state"`
-	Owner string          `json:"owner,omitempty"`
-	Term  uint64          `json:"term,omitempty"`
-}
-
-// answer looks at the nodes first and at the clocks last: no time may pass
-// between the look that finds the lock valid and the answer.
-func (s *standing) answer() (a standingAnswer) {
-	nodes := s.client.Nodes()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a = standingAnswer{
-		At: time.Now().UTC(), Owner: s.owner, Nodes: len(nodes), Quorum: multiplex.Quorum(len(nodes)),
-		Leader: leaderAnswer{s.leader.State, s.leader.Leader, s.leader.Term},
-	}
-	for _, n := range nodes {
-		if n.State == "up" { // also in quarantine: then waiting helps
-			a.NodesUp++
-		}
-	}
-	a.Healthy = a.NodesUp >= a.Quorum
-	if s.hold == nil || s.signaled.Err() != nil {
-		return a
-	}
-	term := s.hold.Current().Fence()
-	if left := s.hold.Validity(); left > s.least { // none after a loss
-		a.Leads, a.Term, a.ValidityMS = true, term, msNumber(left)
-		a.Leader = leaderAnswer{admin.StateHeld, a.Owner, term}
-	}
-	return a
-}
-
-// ServeHTTP answers GET and HEAD.
-func (s *standing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a := s.answer()
-	status := http.StatusOK
-	switch r.URL.Path {
-	case "/":
-	case "/leader":
-		status = statusFor(a.Leads)
-	case "/healthz":
-		status = statusFor(a.Healthy)
-	default:
-		http.NotFound(w, r)
-		return
-	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store") // a yes that was kept would outlive the term
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(a) // its reader may be gone
-}
-
-func statusFor(yes bool) int {
-	if yes {
-		return http.StatusOK
-	}
-	return http.StatusServiceUnavailable
-}
-
-const (
-	requestTakes    = 2 * time.Second // bounds reading a request, and writing its answer
-	mostProbes      = 64              // connections at a time; more wait
-	mostHeaderBytes = 4 << 10
-)
-
-// serve answers on the listener until the function that it returns is called,
-// which waits for the goroutines to end. A connection has one request, so one
-// that is idle holds no place for long.
-func (s *standing) serve(listener net.Listener) (end func()) {
-	server := &http.Server{
-		Handler: s, ReadTimeout: requestTakes, WriteTimeout: 2 * requestTakes, MaxHeaderBytes: mostHeaderBytes,
-		ErrorLog: log.New(io.Discard, "", 0),
-	}
-	server.SetKeepAlivesEnabled(false)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { s.watch(ctx) })
-	wg.Go(func() { _ = server.Serve(&fewAtATime{listener, make(chan struct{}, mostProbes)}) })
-	return func() {
-		cancel()
-		_ = server.Close()
-		wg.Wait()
-	}
-}
-
-// fewAtATime is a listener with a bound on its open connections.
-type fewAtATime struct {
-	net.Listener
-	open chan struct{} // has a token for each
-}
-
-// Accept waits for a place, and then for a connection.
-func (f *fewAtATime) Accept() (net.Conn, error) {
-	f.open <- struct{}{} // requestTakes bounds the wait
-	c, err := f.Listener.Accept()
-	if err != nil {
-		<-f.open
-		return nil, err
-	}
-	return &counted{Conn: c, left: sync.OnceFunc(func() { <-f.open })}, nil
-}
-
-// A counted connection gives back its place when it is closed.
-type counted struct {
-	net.Conn
-	left func()
-}
-
-func (c *counted) Close() error {
-	defer c.left()
-	return c.Conn.Close()
-}
 
 // listenOn listens on host:port, or on unix:PATH. An error is one of usage.
 func listenOn(address string) (net.Listener, error) {
-	network, given := "tcp", address
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		network, address = "unix", path
-		if path == "" {
-			return nil, usagef("--listen unix: names no socket") // the system would make up a name
-		}
-	}
-	listener, err := net.Listen(network, address)
-	if network == "unix" && errors.Is(err, syscall.EADDRINUSE) && abandoned(address) {
-		if err = os.Remove(address); err == nil {
-			listener, err = net.Listen(network, address)
-		}
+	var listener net.Listener
+	var err error
+	switch path, local := strings.CutPrefix(address, "unix:"); {
+	case local && path == "":
+		return nil, usagef("--listen unix: names no socket") // the system would make up a name
+	case local:
+		listener, err = listenAt(path)
+	default:
+		listener, err = net.Listen("tcp", address)
 	}
 	if err != nil {
-		return nil, usagef("--listen %s: %s", quoted(given), errtext.Text(err)) // without the address once more
+		return nil, usagef("--listen %s: %s", quoted(address), errtext.Text(err)) // without the address once more
 	}
 	return listener, nil
 }
 
-// abandoned reports whether a socket's process is gone: one that was killed does
-// not remove it.
+// listenAt listens on a socket, and replaces one whose process was killed, which
+// does not remove it. Candidates on one path take turns, by a lock on the folder:
+// otherwise one could take away the socket of another that has just replaced it,
+// or that does not listen yet. Without the lock, nothing is removed.
+func listenAt(path string) (net.Listener, error) {
+	unlock, locked := lockFolder(filepath.Dir(path))
+	defer unlock()
+	listener, err := net.Listen("unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) && locked && abandoned(path) {
+		if err = os.Remove(path); err == nil {
+			listener, err = net.Listen("unix", path)
+		}
+	}
+	return listener, err
+}
+
+// abandoned reports whether a socket's process is gone.
 func abandoned(path string) bool {
 	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
 		return false

@@ -1,186 +1,17 @@
+//go:build unix
+
 package main
 
 import (
-	"context"
-	"encoding/json"
-	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/redmux/redmux/redlock"
-	"github.com/redmux/redmux/redlocktest"
+	"golang.org/x/sys/unix"
 )
-
-// fenced is for clients of candidates.
-func fenced(c *redlock.Config) { c.Fenced, c.Owner = true, "web-1" }
-
-// asked returns what a standing answers.
-func asked(s *standing, method, path string) *http.Response {
-	w := httptest.NewRecorder()
-	s.ServeHTTP(w, httptest.NewRequest(method, path, nil))
-	return w.Result()
-}
-
-// /leader says yes as long as renewals come, and no longer than the command
-// would be left alone without them: then there is validity left.
-func TestLeaderSaysNoBeforeTheEndOfTheValidity_R15(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const least = 2 * time.Second
-		d := redlocktest.New(t, 3)
-		c := d.Client(t, fenced)
-		hold, err := c.Lock("billing").TryHold(t.Context(), redlock.HoldOptions{TTL: 10 * time.Second})
-		require.NoError(t, err)
-		s := newStanding(c, "billing", "web-1", least, t.Context())
-		says := func() int { return asked(s, "GET", "/leader").StatusCode }
-		require.Equal(t, 503, says(), "no command works yet")
-		s.begins(hold)
-		for range 1000 {
-			require.Equal(t, 200, says())
-			time.Sleep(50 * time.Millisecond)
-		}
-		for _, n := range d.Nodes() {
-			n.Pause()
-		}
-		for said := 200; said == 200; time.Sleep(time.Millisecond) {
-			left := hold.Validity()
-			said = says()
-			require.Equal(t, left > least, said == 200, left)
-		}
-		require.Positive(t, hold.Validity())
-		for _, n := range d.Nodes() {
-			n.Continue()
-		}
-	})
-}
-
-// Nor does it say yes when the command is being stopped, a signal has come or
-// the lock is lost, whatever the validity.
-func TestLeaderSaysNoAtTheEndOfATerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := redlocktest.New(t, 3)
-		c := d.Client(t, fenced)
-		hold, err := c.Lock("billing").TryHold(t.Context(), redlock.HoldOptions{TTL: 10 * time.Second})
-		require.NoError(t, err)
-		signaled, signal := context.WithCancel(t.Context())
-		s := newStanding(c, "billing", "web-1", time.Second, signaled)
-		says := func() int { return asked(s, "HEAD", "/leader").StatusCode }
-		s.begins(hold)
-		require.Equal(t, 200, says())
-		s.ends()
-		require.Equal(t, 503, says())
-		s.begins(hold)
-		signal()
-		require.Equal(t, 503, says())
-
-		s = newStanding(c, "billing", "web-1", time.Second, t.Context())
-		s.begins(hold)
-		require.Equal(t, 200, says())
-		lock := hold.Current()
-		require.NoError(t, lock.Release(t.Context())) // behind the hold's back
-		for hold.Err() == nil {
-			time.Sleep(10 * time.Millisecond)
-		}
-		require.Positive(t, lock.Validity())
-		require.Equal(t, 503, says())
-	})
-}
-
-// The answer names the leader and counts masters, and shows nothing secret.
-func TestStandingOfACandidate_R27(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := redlocktest.New(t, 3, redlocktest.Password("opensesame"))
-		c := d.Client(t, fenced)
-		s := newStanding(c, "billing", "web-2", time.Second, t.Context())
-		look := func(path string, status int) (a standingAnswer) {
-			r := asked(s, "GET", path)
-			require.Equal(t, status, r.StatusCode)
-			require.Equal(t, "no-store", r.Header.Get("Cache-Control"))
-			text, err := io.ReadAll(r.Body)
-			require.NoError(t, err)
-			require.NoError(t, json.Unmarshal(text, &a), "%s", text)
-			for _, secret := range []string{"opensesame", "billing", "node", "redis"} {
-				require.NotContains(t, strings.ReplaceAll(string(text), `"nodes`, ""), secret)
-			}
-			return a
-		}
-		require.EqualValues(t, "unclear", look("/", 200).Leader.State, "nothing is known yet")
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go s.watch(ctx)
-		synctest.Wait()
-		require.EqualValues(t, "free", look("/leader", 503).Leader.State)
-
-		hold, err := c.Lock("billing").TryHold(t.Context(), redlock.HoldOptions{TTL: 10 * time.Second})
-		require.NoError(t, err)
-		time.Sleep(5 * time.Second)
-		a := look("/leader", 503)
-		require.Equal(t, leaderAnswer{"held", "web-1", hold.Current().Fence()}, a.Leader)
-		require.Equal(t, []any{false, "web-2", uint64(0)}, []any{a.Leads, a.Owner, a.Term})
-		a = look("/healthz", 200)
-		require.Equal(t, []int{3, 3, 2}, []int{a.Nodes, a.NodesUp, a.Quorum})
-		s.begins(hold)
-		a = look("/leader", 200)
-		require.Equal(t, leaderAnswer{"held", "web-2", a.Term}, a.Leader)
-		require.Greater(t, *a.ValidityMS, 6000.0)
-
-		d.Node(0).Stop()
-		time.Sleep(time.Second)
-		require.Equal(t, 2, look("/healthz", 200).NodesUp)
-		d.Node(1).Stop()
-		time.Sleep(time.Second)
-		require.Equal(t, 1, look("/healthz", 503).NodesUp)
-		d.Node(1).RestartEmpty()
-		time.Sleep(10 * time.Second)
-		require.Equal(t, 2, look("/healthz", 200).NodesUp, "it is in quarantine, so waiting helps")
-	})
-}
-
-func TestStandingRefusesWhatItDoesNotKnow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStanding(redlocktest.New(t, 3).Client(t, fenced), "billing", "web-1", time.Second, t.Context())
-		require.Equal(t, 405, asked(s, "POST", "/leader").StatusCode)
-		for _, path := range []string{"/Leader", "/leader/", "/metrics", "//"} {
-			require.Equal(t, 404, asked(s, "GET", path).StatusCode, path)
-		}
-	})
-}
-
-// Connections that say nothing do not keep others out for long, and their
-// number is bounded.
-func TestSilentProbesGoAway(t *testing.T) {
-	servers, _ := masters(t, 1)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := newStanding(client(t, servers), "billing", "web-1", time.Second, t.Context())
-	end := s.serve(listener)
-	defer end()
-	for range 2 * mostProbes {
-		c, err := net.Dial("tcp", listener.Addr().String())
-		require.NoError(t, err)
-		defer c.Close()
-	}
-	patient := http.Client{Timeout: patience}
-	r, err := patient.Get("http://" + listener.Addr().String() + "/healthz")
-	require.NoError(t, err)
-	defer r.Body.Close()
-	require.Equal(t, 200, r.StatusCode)
-	require.True(t, r.Close, "a connection has one request")
-	r, err = patient.Do(&http.Request{
-		Method: "GET", URL: r.Request.URL, Header: http.Header{"X": {strings.Repeat("x", 4*mostHeaderBytes)}},
-	})
-	require.NoError(t, err)
-	defer r.Body.Close()
-	require.Equal(t, http.StatusRequestHeaderFieldsTooLarge, r.StatusCode)
-}
 
 // An address that is taken is found before the masters are asked. A socket that
 // a dead process has left is none.
@@ -216,4 +47,79 @@ func TestListenOnAnAddressThatIsTaken(t *testing.T) {
 	_, err = listenOn("unix:" + path)
 	require.Error(t, err)
 	require.True(t, exists(path))
+}
+
+// A socket is not taken away from a candidate that has just made it, and does
+// not listen yet: candidates on one path take turns. Where they cannot, nothing
+// is removed.
+func TestTwoCandidatesOnOneSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	unlock, locked := lockFolder(filepath.Dir(path))
+	require.True(t, locked)
+	first, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	require.NoError(t, err)
+	defer unix.Close(first)
+	require.NoError(t, unix.Bind(first, &unix.SockaddrUnix{Name: path}))
+	second := make(chan error, 1)
+	go func() {
+		_, err := listenOn("unix:" + path)
+		second <- err
+	}()
+	select {
+	case err := <-second:
+		require.ErrorContains(t, err, "address already in use", "it gave up")
+	case <-time.After(lockTakes / 4): // without turns, it is done by now
+	}
+	require.NoError(t, unix.Listen(first, 1))
+	unlock()
+	require.ErrorContains(t, <-second, "address already in use")
+	c, err := net.Dial("unix", path)
+	require.NoError(t, err, "it leads to the first")
+	require.NoError(t, c.Close())
+
+	require.NoError(t, unix.Close(first)) // as when its process is killed
+	unlock, locked = lockFolder(filepath.Dir(path))
+	require.True(t, locked)
+	_, err = listenOn("unix:" + path)
+	require.ErrorContains(t, err, "address already in use")
+	require.True(t, exists(path))
+	unlock()
+	third, err := listenOn("unix:" + path)
+	require.NoError(t, err)
+	require.NoError(t, third.Close())
+}
+
+// Of many candidates that find one abandoned socket, one gets it, and the path
+// leads to that one.
+func TestManyCandidatesOnAnAbandonedSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	for range 20 {
+		left, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.Bind(left, &unix.SockaddrUnix{Name: path}))
+		require.NoError(t, unix.Close(left))
+		got := make(chan net.Listener)
+		for range 8 {
+			go func() {
+				l, err := listenOn("unix:" + path)
+				if err != nil {
+					l = nil
+				}
+				got <- l
+			}()
+		}
+		var winner net.Listener
+		for range 8 {
+			if l := <-got; l != nil {
+				require.Nil(t, winner, "two listen")
+				winner = l
+			}
+		}
+		require.NotNil(t, winner)
+		c, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		require.NoError(t, winner.Close())
+		require.False(t, exists(path))
+	}
 }

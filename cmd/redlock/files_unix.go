@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -65,6 +66,27 @@ func ownPath(path string) (real string, err error) {
 		}
 		if rest = to + "/" + behind; filepath.IsAbs(to) {
 			at = "/"
+		}
+	}
+}
+
+// lockTakes bounds the wait for a folder that another process has locked.
+const (
+	lockTakes = time.Second
+	lockPause = 10 * time.Millisecond
+)
+
+// lockFolder locks a folder among processes that do the same, until unlock. The
+// kernel unlocks it when the process ends, and no file is left.
+func lockFolder(path string) (unlock func(), locked bool) {
+	folder, err := os.Open(path)
+	if err != nil {
+		return func() {}, false
+	}
+	for late := time.Now().Add(lockTakes); ; time.Sleep(lockPause) {
+		err = unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(late) {
+			return func() { _ = folder.Close() }, err == nil
 		}
 	}
 }
