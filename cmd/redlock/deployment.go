@@ -26,7 +26,7 @@ type deployment struct {
 	Nodes              []string      `env:"REDLOCK_NODES" sep:"none" placeholder:"URL" help:"URLs of all masters, separated by commas, blanks or line breaks: redis://host:port, rediss:// with TLS, unix:///path; where the server may change, redis+sentinel://s1,s2,s3/name, redis+cluster://h1,h2,h3, or ?failover=. Parameters such as ?tls_ca_file=, ?tls_cert_file= and ?tls_key_file= are part of the URL."`
 	Prefix             string        `env:"REDLOCK_PREFIX" help:"Prefix of all keys, the same for all clients."`
 	Owner              string        `env:"REDLOCK_OWNER" placeholder:"LABEL" help:"A label of this client, such as a host's name, for redlock status and for others that wait: 1 to 64 bytes of printable ASCII without blanks. It becomes a part of the locks' keys' values."`
-	NoOwner            bool          `env:"REDLOCK_NO_OWNER" help:"Without --owner, take locks without a label. Otherwise redlock run and acquire use the host and the process, as in web-1:4711."`
+	NoOwner            bool          `env:"REDLOCK_NO_OWNER" help:"Without --owner, take locks without a label; not with elect. Otherwise redlock run and acquire use the host and the process, as in web-1:4711."`
 	User               string        `env:"REDLOCK_USER" help:"User name for nodes whose URL has none."`
 	PasswordEnv        string        `placeholder:"VAR" help:"Environment variable that holds the password for nodes whose URL has none."`
 	PasswordFile       string        `placeholder:"FILE" help:"File that holds the password in one line, in place of --password-env. It is read again at each connection, and every ten seconds: open connections take a new password."`

@@ -75,7 +75,9 @@ func (c *electCommand) Run(p *process, d *deployment) error {
 	if err != nil {
 		return err
 	}
-	d.NoOwner = false // a candidate has a name
+	if d.NoOwner {
+		return usagef("a candidate has a name: redlock elect excludes --no-owner, and REDLOCK_NO_OWNER")
+	}
 	d.nameProcess()
 	var listener net.Listener
 	if c.Listen != "" {

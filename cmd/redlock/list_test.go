@@ -200,8 +200,11 @@ func TestOwnerByDefault(t *testing.T) {
 	require.Equal(t, "", owner("--no-owner"))
 	require.Equal(t, own+" a label", owner("--label=a label"))
 	require.Equal(t, " a label", owner("--no-owner", "--label=a label"))
+	candidate := result{code: exitUsage, stderr: "redlock: a candidate has a name: redlock elect excludes --no-owner, and REDLOCK_NO_OWNER\n"}
+	require.Equal(t, candidate, within("elect", nodes, "--no-owner", "job", "--", "true"))
 	t.Setenv("REDLOCK_NO_OWNER", "true")
 	require.Equal(t, "", owner())
+	require.Equal(t, candidate, within("elect", nodes, "job", "--", "true"))
 	for _, args := range [][]string{{"--owner=a", "--no-owner"}, {"--label= a"}, {"--label=" + strings.Repeat("x", 65)}, {"--label=a\nb"}} {
 		require.Equal(t, exitUsage, within(append([]string{"acquire", nodes}, append(args, "job")...)...).code, "%v", args)
 	}
