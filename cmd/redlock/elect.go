@@ -157,24 +157,22 @@ func (t *electedTerm) lead(ctx context.Context, _ uint64) error {
 func (t *electedTerm) work(ctx context.Context, hold *redlock.Hold, env []string, signals chan os.Signal) (word string, err error) {
 	t.end = supervise.Ending{}
 	failed := t.elected(hold, env, signals)
-	if err = t.relay.signal(); failed == nil && err == nil {
+	if err = cmp.Or(failed, t.relay.signal()); err == nil {
 		t.end, err = t.run(hold, env, signals)
 	}
-	switch {
-	case t.end.Lost || isOneOf(cmp.Or(failed, err), supervise.ErrLost, redlock.ErrLost):
+	t.ended = err == nil && !t.end.Lost
+	switch signal := t.relay.signal(); {
+	case t.end.Lost || isOneOf(err, supervise.ErrLost, redlock.ErrLost):
 		// What ran was stopped early enough, so the lock may be ours still.
 		_ = t.election.StepDown(ctx)
 		return outcomeWord(redlock.ErrLost), redlock.ErrLost
-	case failed != nil && t.relay.signal() == nil:
+	case failed != nil && signal == nil:
 		t.process.say("%v; the command is not started", failed)
 		_ = t.election.StepDown(ctx)
 		return "failed", failed
-	}
-	t.ended = failed == nil && err == nil
-	switch {
 	case errors.Is(hold.Err(), redlock.ErrLost):
 		return outcomeWord(redlock.ErrLost), err // as the command ended
-	case t.relay.signal() != nil:
+	case signal != nil:
 		return "interrupted", err
 	case err != nil:
 		return "failed", err

@@ -97,7 +97,7 @@ func (s *standing) answer() (a standingAnswer) {
 	}
 	term := s.hold.Current().Fence()
 	if left := s.hold.Validity(); left > s.least { // none after a loss
-		a.Leads, a.Term, a.ValidityMS = true, term, number(milliseconds(left))
+		a.Leads, a.Term, a.ValidityMS = true, term, msNumber(left)
 		a.Leader = leaderAnswer{admin.StateHeld, a.Owner, term}
 	}
 	return a
