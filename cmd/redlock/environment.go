@@ -31,6 +31,10 @@ const (
 	sharedMark   = "/shared"
 )
 
+// ofALock are the variables that tell a command, or a hook, of its lock. Each
+// gets its own. What this process has inherited is of a run around it.
+var ofALock = []string{"REDLOCK_RESOURCE", "REDLOCK_UNTIL", "REDLOCK_FENCE", outcomeVariable, heldVariable}
+
 // mostHeld bounds the variable: the locks of 16 runs with as many resources as
 // one may have.
 const mostHeld = 2 * 1024
@@ -44,7 +48,7 @@ func (d *deployment) environment(client *redlock.Client, pass, shared bool, reso
 	for _, setting := range os.Environ() {
 		name, value, _ := strings.Cut(setting, "=")
 		switch {
-		case name == heldVariable:
+		case slices.Contains(ofALock, name):
 		case pass:
 			env = append(env, setting)
 		case name == d.PasswordEnv && name != "":

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -60,6 +61,44 @@ func TestCommandsInheritNoPassword_R27(t *testing.T) {
 		require.Contains(t, r.stdout, heldVariable+"=")
 		require.Contains(t, r.stdout, flag, "what ps shows")
 		require.NotContains(t, r.stdout, "s3cret")
+	}
+}
+
+// A command, and each hook, has the variables of its own lock, and none that
+// this process has inherited from a run around it.
+func TestEachChildHasTheVariablesOfItsLock(t *testing.T) {
+	t.Parallel()
+	_, nodes := masters(t, 3)
+	dir := t.TempDir()
+	dump := func(name string) string { return "env > " + filepath.Join(dir, name) }
+	around := os.Environ()
+	for _, name := range ofALock {
+		around = append(around, name+"=around")
+	}
+	for _, words := range [][]string{
+		{"elect", nodes, "--on-elected", dump("elected"), "--on-lost", dump("lost"), "r", "--", "sh", "-c", dump("leads")},
+		{"run", nodes, "r", "--", "sh", "-c", dump("runs")},
+		{"run", "--fenced", nodes, "r", "--", "sh", "-c", dump("fenced")},
+	} {
+		cmd := program(t, words...)
+		cmd.Env = around
+		require.Equal(t, result{}, finish(t, cmd))
+	}
+	for name, want := range map[string]string{
+		"elected": "FENCE HELD RESOURCE UNTIL", "leads": "FENCE HELD RESOURCE UNTIL", "lost": "FENCE HELD OUTCOME RESOURCE",
+		"runs": "HELD RESOURCE UNTIL", "fenced": "FENCE HELD RESOURCE UNTIL",
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		var has []string
+		for _, setting := range strings.Fields(string(text)) {
+			if of, value, _ := strings.Cut(setting, "="); slices.Contains(ofALock, of) {
+				has = append(has, strings.TrimPrefix(of, "REDLOCK_"))
+				require.Equal(t, of == heldVariable, strings.HasPrefix(value, "around"), "%s: %s", name, setting) // it adds its own
+			}
+		}
+		slices.Sort(has)
+		require.Equal(t, want, strings.Join(has, " "), name)
 	}
 }
 

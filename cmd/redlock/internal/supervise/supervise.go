@@ -32,10 +32,12 @@ type Command struct {
 
 	KillAfter time.Duration // from TERM to KILL, at most a third of TTL
 	MaxHold   time.Duration // stops a command that takes longer. If zero, none is stopped.
-	Bound     string        // the name of MaxHold, for Stderr
+	Bound     string        // what the user calls MaxHold, such as the flag that sets it
 
-	// Stopping is called before the wrapper stops the command. If nil, nothing
-	// is called.
+	// Stopping is called once, by the goroutine of Run, before the command gets
+	// TERM, or KILL without it, and when the guard has died. It is not called for
+	// a command that ends by itself, nor for a signal that is forwarded. The
+	// command is not stopped before it returns. If nil, nothing is called.
 	Stopping func()
 
 	// Signals receives the signals to forward. The caller has asked for INT,
@@ -69,12 +71,8 @@ const Shell, ShellFlag = "/bin/sh", "-c"
 // With sets a variable of an environment, which it changes. It removes the old
 // setting, since most programs would use the first of two.
 func With(env []string, name, value string) []string {
-	return append(without(env, name), name+"="+value)
-}
-
-// without removes a variable. It changes env.
-func without(env []string, name string) []string {
-	return slices.DeleteFunc(env, func(setting string) bool { return strings.HasPrefix(setting, name+"=") })
+	env = slices.DeleteFunc(env, func(setting string) bool { return strings.HasPrefix(setting, name+"=") })
+	return append(env, name+"="+value)
 }
 
 // Listen has signals sent to the channel, except those that this process was

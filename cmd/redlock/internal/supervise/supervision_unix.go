@@ -99,7 +99,6 @@ func (s *supervision) mayStart() error {
 func (s *supervision) start(c *Command) (err error) {
 	env := With(slices.Clone(c.Env), "REDLOCK_RESOURCE", c.Resource)
 	env = With(env, "REDLOCK_UNTIL", c.Hold.Until().UTC().Format(time.RFC3339Nano))
-	env = without(env, "REDLOCK_FENCE") // of a run around this one
 	if fence := c.Hold.Current().Fence(); fence != 0 {
 		env = With(env, "REDLOCK_FENCE", strconv.FormatUint(fence, 10))
 	}
