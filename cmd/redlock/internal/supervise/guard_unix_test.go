@@ -222,4 +222,11 @@ func TestStoppingComesBeforeTheSignal_R15(t *testing.T) {
 	require.True(t, end.TooLong)
 	require.Equal(t, []bool{true}, stopping)
 	require.True(t, command.Stderr.(*output).contains("the bound was reached"))
+
+	s := &supervision{
+		stderr: new(output), hold: command.Hold, limits: limits{margin: time.Second}, guard: guards(t), pid: sleeps(t).cmd.Process.Pid,
+		told: command.Hold.Until(), hunt: func([]int) bool { return true }, stopping: command.Stopping,
+	}
+	s.unguarded()
+	require.Len(t, stopping, 2, "the guard has died, and the command with it")
 }

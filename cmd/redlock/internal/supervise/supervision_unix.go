@@ -245,7 +245,7 @@ func (s *supervision) kill(why string) {
 func (s *supervision) unguarded() {
 	s.end.Code = codeSignal + int(syscall.SIGKILL)
 	if !s.killed && s.left() > s.limits.margin { // otherwise the guard has done its duty
-		s.termed = time.Now()
+		s.stops()
 		s.say("the guard has died, and the command with it")
 	}
 	s.buryGroup()
