@@ -47,8 +47,12 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: "memor
 // dial waits until the connection is accepted.
 func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
-	p.arrive <- theirs
-	return ours, nil
+	select {
+	case p.arrive <- theirs:
+		return ours, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
 }
 
 // asks returns the status of /healthz, and closes the connection.
@@ -127,7 +131,11 @@ func TestProbesGoOnAfterAFailure(t *testing.T) {
 		begun := time.Now()
 		fail := func() {
 			for range 3 {
-				p.fails <- errors.New("cannot allocate memory")
+				select {
+				case p.fails <- errors.New("cannot allocate memory"):
+				case <-p.closed:
+					require.Fail(t, "it accepts no more")
+				}
 			}
 			require.Equal(t, 200, p.asks(t))
 		}
