@@ -9,8 +9,9 @@ import (
 // Outcome returns the word for how a call ended (R12), by its error: "granted"
 // for nil, "held", "not_held", "no_quorum", "expired", "overloaded",
 // "cancelled", "closed" and "lost" for the errors of these names, and "invalid"
-// for any other. Stats, metrics, spans and the commands use these words for the
-// same events (docs/cli.md).
+// for any other, and for one that joins several without ErrLost. Stats,
+// metrics, spans and the commands use these words for the same events
+// (docs/cli.md).
 func Outcome(err error) string {
 	if err == nil {
 		return words[endGranted]

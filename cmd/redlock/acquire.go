@@ -31,7 +31,7 @@ With --fenced, the lock has a number that is higher than that of any lock before
 
 Exit code: 75 held by another client, 69 no quorum. Unless it is 0, nothing is locked.
 
-With --json, the outcome is one of acquired, held, no_quorum, expired, interrupted and failed. The fields token or token_file, validity_ms and until describe the lock; holder and holder_ttl_ms describe the lock of another client.
+With --json, the outcome is one of acquired, held, no_quorum, expired, lost, interrupted and failed. The fields token or token_file, validity_ms and until describe the lock; holder and holder_ttl_ms describe the lock of another client.
 
 Examples:
 

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -138,7 +137,7 @@ func vars() kong.Vars {
 		"version":     version(),
 		"list_limit":  strconv.Itoa(admin.DefaultListLimit),
 		"list_pause":  admin.DefaultListPause.String(),
-		"list_within": strings.TrimSuffix(admin.DefaultListTime.String(), "0s"),
+		"list_within": admin.DefaultListTime.String(),
 	}
 }
 

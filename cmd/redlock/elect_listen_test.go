@@ -58,7 +58,8 @@ func TestTwoCandidatesOnOneSocket(t *testing.T) {
 	require.True(t, locked)
 	first, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	require.NoError(t, err)
-	defer unix.Close(first)
+	unix.CloseOnExec(first)
+	defer func() { _ = unix.Close(first) }()
 	require.NoError(t, unix.Bind(first, &unix.SockaddrUnix{Name: path}))
 	second := make(chan error, 1)
 	go func() {
@@ -68,6 +69,7 @@ func TestTwoCandidatesOnOneSocket(t *testing.T) {
 	select {
 	case err := <-second:
 		require.ErrorContains(t, err, "address already in use", "it gave up")
+		second <- err
 	case <-time.After(lockTakes / 4): // without turns, it is done by now
 	}
 	require.NoError(t, unix.Listen(first, 1))
@@ -78,6 +80,7 @@ func TestTwoCandidatesOnOneSocket(t *testing.T) {
 	require.NoError(t, c.Close())
 
 	require.NoError(t, unix.Close(first)) // as when its process is killed
+	first = -1
 	unlock, locked = lockFolder(filepath.Dir(path))
 	require.True(t, locked)
 	_, err = listenOn("unix:" + path)

@@ -101,7 +101,7 @@ func TestSilentProbesGoAway_R32(t *testing.T) {
 		begun := time.Now()
 		var silent []net.Conn
 		for range 3 * mostProbes {
-			c, err := p.dial(nil, "", "")
+			c, err := p.dial(t.Context(), "", "")
 			require.NoError(t, err)
 			defer c.Close()
 			silent = append(silent, c)
@@ -125,7 +125,7 @@ func TestSilentProbesGoAway_R32(t *testing.T) {
 // minute, and goes on. So does it for what package net/http has to say.
 func TestProbesGoOnAfterAFailure(t *testing.T) {
 	serving(t, func(t *testing.T, p *pipes, said func() []string) {
-		silent, err := p.dial(nil, "", "")
+		silent, err := p.dial(t.Context(), "", "")
 		require.NoError(t, err)
 		defer silent.Close()
 		begun := time.Now()

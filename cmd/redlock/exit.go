@@ -99,10 +99,11 @@ var (
 	// events are in an order that matters: the error of a lost lock also matches
 	// what the nodes answered.
 	events = []*event{
+		{redlock.ErrLost, exitLost},
 		wrongCall, {redlock.ErrTTL, exitUsage}, {redlock.ErrResource, exitUsage}, {redlock.ErrHoldOptions, exitUsage},
 		noQuorum, {redlock.ErrOverloaded, exitNoQuorum},
 		{redlock.ErrHeld, exitHeld},
-		{redlock.ErrLost, exitLost}, {redlock.ErrNotHeld, exitLost}, {redlock.ErrExpired, exitLost},
+		{redlock.ErrNotHeld, exitLost}, {redlock.ErrExpired, exitLost},
 	}
 )
 

@@ -51,7 +51,7 @@ func (*listCommand) Help() string {
 
 A lock that was held all the time is listed, unless the listing says that it is not complete. Of others, the state may have changed when you read it. Keys that are no locks of this library are only counted.
 
-Exit code: 0, also if nothing is locked; 69 if less than a quorum answered. A listing that then ends by --limit or --within is not complete, and says so on standard error, and in JSON with cut.
+Exit code: 0, also if nothing is locked; 69 if less than a quorum answered. Once a quorum has, a listing that ends by --limit or --within is not complete, and says so on standard error, and in JSON with cut.
 
 Examples:
 

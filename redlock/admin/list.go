@@ -139,7 +139,7 @@ func List(ctx context.Context, client *redlock.Client, options ListOptions) (Lis
 	}
 	for _, node := range l.Group().Nodes() {
 		l.all.Nodes = append(l.all.Nodes, ListedNode{Addr: node.Addr})
-		l.pages = append(l.pages, unopened)
+		l.pages, l.begun = append(l.pages, unopened), append(l.begun, false)
 		l.errs = append(l.errs, ctx.Err())
 	}
 	err := l.run()
@@ -161,6 +161,7 @@ type lister struct {
 	within  context.Context
 	all     Listing
 	pages   []page          // of the nodes
+	begun   []bool          // which have answered one
 	errs    []error         // why a node is missing
 	seen    map[string]bool // names without the prefix
 }
@@ -190,8 +191,8 @@ func (l *lister) run() error {
 func (l *lister) over() error {
 	err := l.judge(l.within, l.errs)
 	begun := 0
-	for _, p := range l.pages {
-		if p != unopened {
+	for _, answered := range l.begun {
+		if answered {
 			begun++
 		}
 	}

@@ -54,6 +54,7 @@ func (l *lister) scan() (found []*sighting) {
 			refusals[node] = cmp.Or(refusals[node], refusedScan(v))
 		case i == 1:
 			names, missing, err := l.pages[node].read(v)
+			l.begun[node] = err == nil
 			l.all.Cut = l.all.Cut || missing
 			for _, name := range names {
 				if s := l.sightingOf(name); s != nil {
@@ -78,7 +79,7 @@ func (l *lister) rewind(pages []page, connections []int) {
 		switch was := pages[i]; {
 		case was.done || l.errs[i] != nil: // it was not asked, or has not answered
 		case now != connections[i], was != unopened && now != was.connection:
-			l.pages[i] = unopened
+			l.pages[i], l.all.Nodes[i].Keys = unopened, 0
 		default:
 			l.pages[i].connection = now
 		}
