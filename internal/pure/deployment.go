@@ -123,10 +123,14 @@ func (d *Deployment) Born(node int, at time.Duration) { d.nodes[node].born = at 
 // Since returns since when all nodes count as watched in a set opened by this
 // client: the start of the last of them, see Trust.Began. That node may be the
 // empty successor of a member of another set, with locks unknown to the other
-// nodes (R29). A client that founds a new set asserts that no lock is held.
+// nodes (R29). A client that founds a new set asserts that no lock is held. One
+// that replaces deployments does not: their locks may have been set just now.
 func (d *Deployment) Since(of func(node int) Trust, now time.Duration) time.Duration {
 	debut := d.Debut()
-	if debut && d.Founds {
+	switch {
+	case len(d.Replaces) > 0:
+		return now
+	case debut && d.Founds:
 		return now - d.Need
 	}
 	at := of(0).Began(debut)

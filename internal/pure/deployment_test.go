@@ -691,12 +691,17 @@ func TestSince_R29(t *testing.T) {
 		does  func(c *deployer, all []Trust)
 		since time.Duration
 	}{
-		"a debut":                  {func(*deployer, []Trust) {}, 30 * time.Minute},
-		"one is not believed":      {func(_ *deployer, all []Trust) { all[0].Account.Believed = false }, 58 * time.Minute},
-		"one was flushed":          {func(_ *deployer, all []Trust) { all[0].Why = WhyVanished }, 58 * time.Minute},
-		"one has an older seal":    {func(c *deployer, _ []Trust) { c.sees(1, Sighting{What: SealSeen, Seal: Seal{Run: "r", MaxTTL: ms}}) }, 59 * time.Minute},
-		"it is founded":            {func(c *deployer, _ []Trust) { c.Founds = true }, time.Hour - need},
-		"it is founded, not a new": {func(c *deployer, _ []Trust) { c.Founds = true; c.sees(1, Sighting{What: SealStrange}) }, 59 * time.Minute},
+		"a debut":               {func(*deployer, []Trust) {}, 30 * time.Minute},
+		"one is not believed":   {func(_ *deployer, all []Trust) { all[0].Account.Believed = false }, 58 * time.Minute},
+		"one was flushed":       {func(_ *deployer, all []Trust) { all[0].Why = WhyVanished }, 58 * time.Minute},
+		"one has an older seal": {func(c *deployer, _ []Trust) { c.sees(1, Sighting{What: SealSeen, Seal: Seal{Run: "r", MaxTTL: ms}}) }, 59 * time.Minute},
+		"it is founded":         {func(c *deployer, _ []Trust) { c.Founds = true }, time.Hour - need},
+		"it replaces another": {func(c *deployer, _ []Trust) {
+			c.Founds, c.Replaces = true, []string{c.another().ID}
+			c.sees(1, sealOf(c.another()))
+		}, time.Hour},
+		"it replaces one of another database": {func(c *deployer, _ []Trust) { c.Founds, c.Replaces = true, []string{c.another().ID} }, time.Hour},
+		"it is founded, not a new":            {func(c *deployer, _ []Trust) { c.Founds = true; c.sees(1, Sighting{What: SealStrange}) }, 59 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := deploys(t)
