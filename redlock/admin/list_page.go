@@ -54,7 +54,7 @@ func (l *lister) scan() (found []*sighting) {
 			refusals[node] = cmp.Or(refusals[node], refusedScan(v))
 		case i == 1:
 			names, missing, err := l.pages[node].read(v)
-			l.begun[node] = err == nil
+			l.begun[node] = l.begun[node] || err == nil
 			l.all.Cut = l.all.Cut || missing
 			for _, name := range names {
 				if s := l.sightingOf(name); s != nil {

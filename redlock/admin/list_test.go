@@ -301,6 +301,18 @@ func TestListBeginsAnewOnAnotherServer_R12(t *testing.T) {
 		require.Equal(t, []string{"0", "7", "0"}, cursors)
 		require.Len(t, all.Locks, 3)
 		require.False(t, all.Cut)
+		require.Equal(t, 3, all.Nodes[0].Keys, "each is counted once")
+
+		another = false
+		time.AfterFunc(500*ms, m.Nodes[0].DropConns)
+		time.AfterFunc(1500*ms, m.Nodes[0].Pause) // before it has begun anew
+		within, cancel := context.WithTimeout(t.Context(), 2400*ms)
+		defer cancel()
+		_, err := List(within, c, ListOptions{Pause: time.Second})
+		var ended *redlock.CancelledError
+		require.ErrorAs(t, err, &ended)
+		require.NoError(t, ended.Last, "the node had answered")
+		m.Nodes[0].Resume()
 	})
 }
 
