@@ -109,6 +109,7 @@ func TestSilentProbesGoAway_R32(t *testing.T) {
 		require.Equal(t, 200, p.asks(t))
 		require.Zero(t, time.Since(begun))
 		for i, c := range silent {
+			_ = c.SetReadDeadline(begun.Add(2 * requestTakes)) // an error if it is closed
 			_, err := c.Read(make([]byte, 1))
 			require.ErrorIs(t, err, io.EOF)
 			if i <= 2*mostProbes { // the probe took a place, too
