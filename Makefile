@@ -26,7 +26,7 @@ RACE = ./resp ./conn ./multiplex ./redlock/... ./redlocktest ./internal/pure ./i
 
 GOTEST = $(GO) test -count=1 -timeout 20m
 # Most tests with servers wait, so a package's tests run in several processes.
-SHARDED = $(GOTEST) -p 3 -exec "sh '$(CURDIR)/testdata/shards.sh'"
+SHARDED = $(GOTEST) -p 2 -exec "sh '$(CURDIR)/testdata/shards.sh'"
 # Tests say themselves that they run alone or long (internal/redistest/marks.go).
 # OTHERS runs what does not, and the others one kind of those.
 OTHERS = REDMUX_TESTS=others $(SHARDED)

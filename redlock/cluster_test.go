@@ -116,9 +116,10 @@ func inOneSlot(t *testing.T, c *redlock.Client, name string, holds bool) {
 			require.NoError(t, other.Release(t.Context()))
 		}
 		if holds {
-			held, err := waiter.Hold(t.Context(), redlock.HoldOptions{TTL: 200 * time.Millisecond})
+			held, err := waiter.Hold(t.Context(), redlock.HoldOptions{TTL: 3 * time.Second})
 			require.NoError(t, err, kind)
-			time.Sleep(300 * time.Millisecond)
+			first := held.Until()
+			require.Eventually(t, func() bool { return held.Until().After(first) }, inTheEnd, 10*time.Millisecond, kind)
 			require.NoError(t, held.Release(t.Context()), kind)
 		}
 	}

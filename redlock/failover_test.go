@@ -66,7 +66,7 @@ func TestForgetfulClientsTakeNoLocksAfterAFailover_R23(t *testing.T) {
 // The grants of a lock, of its extension and of a renewal are remembered.
 func TestReceiptsNameTheVoters(t *testing.T) {
 	servers := redistest.Servers(t, 3)
-	c, err := New(t.Context(), Config{MaxTTL: 2 * time.Second, Nodes: Nodes(redistest.URLs(servers)...)})
+	c, err := New(t.Context(), Config{MaxTTL: 2 * time.Second, NodeTimeout: time.Second, Nodes: Nodes(redistest.URLs(servers)...)})
 	require.NoError(t, err)
 	defer c.Close(t.Context())
 	lock, err := c.Acquire(t.Context(), "r", time.Second)
@@ -77,7 +77,7 @@ func TestReceiptsNameTheVoters(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, longer.grant.Receipt.Voted.Len(), 2)
 	require.NoError(t, longer.Release(t.Context()))
-	h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: 300 * time.Millisecond})
+	h, err := c.Hold(t.Context(), "r", HoldOptions{TTL: time.Second})
 	require.NoError(t, err)
 	defer h.Release(t.Context())
 	h.mu.Lock()

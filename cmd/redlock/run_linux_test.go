@@ -215,9 +215,9 @@ func TestRunOfALostLockCatchesStrays_R13(t *testing.T) {
 }
 
 // A stopped wrapper does not renew. The guard ends the command and the strays in
-// time, and the wrapper reports it when it is continued.
+// time, and the wrapper reports it when it is continued. It runs alone, too.
 func TestRunWithAStoppedWrapperCatchesStrays_R15(t *testing.T) {
-	t.Parallel()
+	redistest.Alone(t)
 	_, nodes := masters(t, 3)
 	j := newJob(t)
 	const ttl = 10 * time.Second
