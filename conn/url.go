@@ -189,6 +189,16 @@ func (e Endpoint) Local() bool {
 	return ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
+// Home is String, with the name of this machine if the address is Local: two
+// clients with the same Home reach the same server.
+func (e Endpoint) Home() string {
+	if !e.Local() {
+		return e.String()
+	}
+	host, _ := os.Hostname()
+	return e.String() + "@" + host
+}
+
 // InCluster reports whether the Seeds are servers of a cluster.
 func (e Endpoint) InCluster() bool { return e.Seeds != nil && e.Seeds.Master == "" }
 

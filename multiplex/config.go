@@ -119,7 +119,8 @@ type Allow struct {
 	// SameServer gives two addresses of one server two votes. It is for
 	// tests only, with two databases of the server: in one database the
 	// second address would find the key that the first has set. A failure
-	// of that server costs two votes.
+	// of that server costs two votes. With a MaxTTL it does not help: a
+	// server belongs to a deployment with one database (R30).
 	SameServer bool
 	// Replica, Cluster and Sentinel accept servers that say that they are one. A
 	// failover then forgets locks, and keys of a cluster may move away.
@@ -139,15 +140,15 @@ type Allow struct {
 	OtherMaxTTL bool
 }
 
-// A Seal says how to read and write two keys on each node. The seal names the
-// deployment of the node, and says how long its process has been watched (R23,
-// R30). The opening says that a client is about to open a set. The group knows
-// neither the names of the keys nor the script. The zero Seal stores nothing;
+// A Seal says how to read and write a key on each node, the seal. It names the
+// deployment of the node, or a set that clients are about to open with it, and
+// says how long its process has been watched (R23, R30). The group knows
+// neither the name of the key nor the script. The zero Seal stores nothing;
 // each client then watches for itself, and deployments are not told apart.
 type Seal struct {
-	// Read has the commands that return the seal and the opening, or null.
-	Read [2][]byte
-	// Write returns the command that changes the keys as its arguments say;
+	// Read is the command that returns the seal, or null.
+	Read []byte
+	// Write returns the command that changes the seal as its arguments say;
 	// they are those of internal/lua/seal.lua. The reply is 1 for done, and
 	// 0 if something there forbids it. A node that replies NOSCRIPT gets
 	// Config.Cure before the next try.
@@ -166,7 +167,7 @@ type Floors struct {
 }
 
 // stored reports whether seals can be read and written.
-func (s *Seal) stored() bool { return s.Read[0] != nil && s.Write != nil }
+func (s *Seal) stored() bool { return s.Read != nil && s.Write != nil }
 
 func (c Config) withDefaults() Config {
 	c.MaxPending = cmp.Or(c.MaxPending, 32768)

@@ -42,7 +42,7 @@ func TestNoExportedTypeShowsASecret_R27(t *testing.T) {
 			"Group":   {{Value: c.group}},
 			"Lookout": {{Value: lookout}},
 			"Config":  {{Value: c.config, Open: true}, {Value: &c.config, Open: true}},
-			"Seal":    {{Value: Seal{Read: [2][]byte{[]byte(key)}}, Open: true}},
+			"Seal":    {{Value: Seal{Read: []byte(key)}, Open: true}},
 			"Floors":  {{Value: Floors{Read: []byte(key)}, Open: true}},
 			"Encoded": {{Value: encoded, Open: true}}, "Claim": {{Value: Claim{Bytes: encoded.Bytes}, Open: true}, {Value: &Claim{Bytes: encoded.Bytes}, Open: true}},
 			"Command": {{Value: Command{Encoded: encoded}, Open: true}, {Value: &Command{Encoded: encoded}, Open: true}},

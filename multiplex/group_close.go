@@ -23,7 +23,6 @@ func (g *Group) Close(ctx context.Context) error {
 	g.mu.Lock()
 	again := g.life.closing()
 	g.life.advance(phaseClosing)
-	g.members.Quit()
 	g.mu.Unlock()
 	if again {
 		<-g.life.gone

@@ -3,6 +3,8 @@ package multiplex
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -83,7 +85,7 @@ func TestASetIsOpenedWhenItsWaitEnds_R26_R30(t *testing.T) {
 // ids returns the ids on the nodes, in order; "" for none.
 func (f *fleet) ids(nodes ...int) (ids []string) {
 	for _, i := range nodes {
-		ids = append(ids, f.sealOn(i).Identity.ID)
+		ids = append(ids, f.sealOn(i).Open.ID)
 	}
 	return ids
 }
@@ -96,17 +98,14 @@ func (f *fleet) claimOn(g *Group) error {
 	return err
 }
 
-// shows asserts that all nodes show the identity of one deployment of them, and
-// no opening.
+// shows asserts that all nodes show the identity of one deployment of them.
 func (f *fleet) shows(g *Group, nodes ...int) {
 	f.t.Helper()
 	id := g.Membership().ID
 	assert.Len(f.t, id, 32)
 	for _, i := range nodes {
-		assert.Equal(f.t, id, f.sealOn(i).Identity.ID, "node %d", i)
-		assert.Equal(f.t, len(nodes), f.sealOn(i).Identity.Nodes)
-		_, opens := f.nodes[i].Get(openingKey)
-		assert.False(f.t, opens, "node %d", i)
+		assert.Equal(f.t, id, f.sealOn(i).Open.ID, "node %d", i)
+		assert.Equal(f.t, len(nodes), f.sealOn(i).Open.Nodes())
 	}
 }
 
@@ -262,19 +261,25 @@ func TestOverlappingSetsOfNodes_R30(t *testing.T) {
 	}
 }
 
-// Clients of one set that start together agree.
+// Clients of one set that start together agree, whatever its size and in
+// whatever order they name it.
 func TestOneSetAtTheSameTime_R30(t *testing.T) {
-	aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
-		groups := []*Group{f.group}
-		for range 8 {
-			groups = append(groups, f.on(2, 0, 1))
-		}
-		for _, g := range groups {
-			require.NoError(t, lasts(time.Second, g.WaitOpen))
-			f.shows(g, 0, 1, 2)
-			require.NoError(t, lasts(100*ms, g.Ready))
-		}
-	})
+	for _, set := range [][]int{{0}, {1, 0}, {2, 0, 1}, {4, 2, 0, 3, 1}} {
+		aged(t, 5, time.Minute, func(t *testing.T, f *fleet) {
+			require.NoError(t, f.group.Close(background))
+			var groups []*Group
+			for i := range 8 {
+				turn := i % len(set)
+				groups = append(groups, f.on(slices.Concat(set[turn:], set[:turn])...))
+			}
+			begun := time.Now()
+			for _, g := range groups {
+				require.NoError(t, lasts(time.Until(begun.Add(time.Second)), g.Ready))
+				require.NoError(t, lasts(time.Until(begun.Add(time.Second)), g.WaitOpen))
+				f.shows(g, set...)
+			}
+		})
+	}
 }
 
 // A client has watched two of its nodes for long when the third comes back
@@ -306,41 +311,44 @@ func TestOwnWatchIsNoProof_R29(t *testing.T) {
 }
 
 // A node that the deployment does not list, and that shows nothing, is a
-// stranger: the client counts the members only.
+// stranger, whichever of the two sets is opened first: it is refused at once,
+// and the client counts the members only.
 func TestStranger_R30(t *testing.T) {
-	aged(t, 4, time.Minute, func(t *testing.T, f *fleet) {
-		f.opened()
-		g := f.on(1, 2, 3)
-		require.NoError(t, lasts(time.Second, g.Ready))
-		assert.NoError(t, f.claimOn(g))
-		f.nodes[2].Pause()
-		err := f.claimOn(g)
-		assert.ErrorIs(t, err, ErrUndecided)
-		assert.ErrorIs(t, err, ErrDeployment)
-		assert.Contains(t, err.Error(), "which does not list its address")
-		f.nodes[2].Resume()
-		time.Sleep(10 * time.Second)
-		assert.Equal(t, []string{""}, f.ids(3))
-	})
+	for _, sets := range [][2][]int{{{0, 1, 2}, {0, 1, 3}}, {{3, 1, 0}, {2, 1, 0}}} {
+		aged(t, 4, time.Minute, func(t *testing.T, f *fleet) {
+			require.NoError(t, f.group.Close(background))
+			stranger := slices.IndexFunc(sets[1], func(i int) bool { return !slices.Contains(sets[0], i) })
+			require.NoError(t, lasts(time.Second, f.on(sets[0]...).WaitOpen))
+			g := f.on(sets[1]...)
+			require.NoError(t, lasts(100*ms, g.Ready))
+			require.NoError(t, g.WaitTried(background))
+			assert.NoError(t, f.claimOn(g))
+			assert.Contains(t, g.Nodes()[stranger].QuarantineWhy, "which does not list its address")
+			f.nodes[1].Pause()
+			err := f.claimOn(g)
+			assert.ErrorIs(t, err, ErrUndecided)
+			assert.ErrorIs(t, err, ErrDeployment)
+			f.nodes[1].Resume()
+			time.Sleep(10 * time.Second)
+			assert.Empty(t, f.nodes[sets[1][stranger]].Keys())
+		})
+	}
 }
 
 // A foreign seal under a running group, on a single node, ends everything but
 // releases; a look takes it in within five seconds (R30).
 func TestForeignSeal_R30(t *testing.T) {
-	for name, other := range map[string]pure.Identity{
-		"another deployment": {ID: strings.Repeat("f", 32), Nodes: 3, Members: pure.MembersOf([]string{"a", "b", "c"})},
-		"another number":     {ID: strings.Repeat("f", 32), Nodes: 2, Members: pure.MembersOf([]string{"a", "b"})},
-	} {
+	for name, other := range map[string]pure.Seal{"another deployment": foreign(3), "another number": foreign(2)} {
 		t.Run(name, func(t *testing.T) {
 			aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
 				f.opened()
 				receipt := f.mustClaim("k")
-				f.nodes[1].DB().Set(sealKey, pure.Seal{Identity: other, Run: "x", MaxTTL: maxTTL, Watched: ms}.String(), 0)
+				f.nodes[1].DB().Set(sealKey, other.String(), 0)
 				f.eventually(pure.LookRarely+10*ms, func() bool { return len(f.quarantined()) == 3 }, "noticed")
 				sets, scripts := f.nodes[0].Calls("SET"), f.nodes[0].Calls("EVALSHA")
 				_, err := f.claim(background, "k2", "t", ms)
 				assert.ErrorIs(t, err, ErrDeployment)
-				assert.Contains(t, err.Error(), other.ID)
+				assert.Contains(t, err.Error(), other.Open.ID)
 				assert.ErrorIs(t, f.extend(background, "k", "t", 2*long), ErrDeployment)
 				time.Sleep(time.Second)
 				assert.Equal(t, sets, f.nodes[0].Calls("SET"), "nothing is sent")
@@ -388,7 +396,7 @@ func TestFoundAndReplace_R30(t *testing.T) {
 }
 
 // The set is opened in the end though a node refuses to change for a while, has
-// lost the script, or dies in any stage, before or after it does what it was
+// lost the script, or dies in any step, before or after it does what it was
 // told.
 func TestAnOpeningIsDelayed_R30(t *testing.T) {
 	troubles := map[string]func(n *redistest.Node){
@@ -399,45 +407,54 @@ func TestAnOpeningIsDelayed_R30(t *testing.T) {
 		"NOSCRIPT": (*redistest.Node).FlushScripts, "it restarts": (*redistest.Node).Restart, "it hangs up": (*redistest.Node).DropConns,
 	}
 	for name, trouble := range troubles {
-		for _, verb := range []string{"propose", "lock", "seal"} {
-			for i := range 3 {
-				t.Run(fmt.Sprint(name, " ", verb, " ", i), func(t *testing.T) {
-					aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
-						require.NoError(t, lasts(15*time.Second, f.group.WaitOpen))
-						f.shows(f.group, 0, 1, 2)
-						require.NoError(t, f.group.Ready(background))
-					}, func(c *cluster) {
-						first := true
-						c.nodes[i].Handle(func(_ int, args []string) ([]byte, bool) {
-							if args[0] == "EVALSHA" && args[5] == verb && first {
-								first = false
-								trouble(c.nodes[i])
-							}
-							return nil, false
-						})
-					})
-				})
-			}
+		eachStep(t, name, func(t *testing.T, step string, i int) {
+			aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
+				require.NoError(t, lasts(15*time.Second, f.group.WaitOpen))
+				f.shows(f.group, 0, 1, 2)
+				require.NoError(t, f.group.Ready(background))
+			}, func(c *cluster) { c.atStep(i, step, func() { trouble(c.nodes[i]) }) })
+		})
+	}
+}
+
+// A client that dies in any step is followed by another.
+func TestAClientDiesDuringAnOpening_R30(t *testing.T) {
+	eachStep(t, "", func(t *testing.T, step string, i int) {
+		var dies chan struct{}
+		aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
+			<-dies
+			require.NoError(t, f.group.Close(background))
+			next := f.on(2, 0, 1)
+			require.NoError(t, lasts(time.Second, next.Ready))
+			require.NoError(t, lasts(time.Second, next.WaitOpen))
+			f.shows(next, 0, 1, 2)
+		}, func(c *cluster) {
+			dies = make(chan struct{})
+			c.atStep(i, step, func() { close(dies) })
+		})
+	})
+}
+
+// eachStep runs a test for each step of an opening, at each of three nodes.
+func eachStep(t *testing.T, name string, test func(t *testing.T, step string, node int)) {
+	t.Helper()
+	for _, step := range []string{"member=[^ ]*$", "listed=", "deployment="} {
+		for i := range 3 {
+			t.Run(fmt.Sprint(name, " ", step, " ", i), func(t *testing.T) { test(t, step, i) })
 		}
 	}
 }
 
-// Close in the middle of proposing takes back what was proposed, at once.
-func TestCloseDuringAnOpening_R30(t *testing.T) {
-	aged(t, 3, time.Minute, func(t *testing.T, f *fleet) {
-		f.eventually(time.Second, func() bool {
-			count := 0
-			for _, n := range f.nodes {
-				if _, there := n.Get(openingKey); there {
-					count++
-				}
-			}
-			return count == 3
-		}, "proposed")
-		require.NoError(t, f.group.Close(background))
-		time.Sleep(200 * ms)
-		assert.Empty(t, f.cluster.keys())
-	}, func(c *cluster) { latency(c.links, oneWay, 100*ms) })
+// atStep calls do once, when a node is told this step of an opening, before it
+// does what it was told.
+func (c *cluster) atStep(i int, step string, do func()) {
+	var once sync.Once
+	c.nodes[i].Handle(func(_ int, args []string) ([]byte, bool) {
+		if args[0] == "EVALSHA" && regexp.MustCompile(step).MatchString(args[5]) {
+			once.Do(do)
+		}
+		return nil, false
+	})
 }
 
 // Clients that each live for a moment see the end of a quarantine together: the
@@ -469,19 +486,16 @@ func TestShortLivedClientsEndAQuarantine_R23(t *testing.T) {
 // What stands on a node and keeps clients out is named, with the node and the
 // key, and so is a way out (R27, R30).
 func TestWhatKeepsClientsOutIsNamed_R30(t *testing.T) {
-	foreign := pure.Identity{ID: strings.Repeat("f0", 16), Nodes: 3, Members: pure.MembersOf([]string{"x:1", "y:1", "z:1"})}
+	theirs, listed := foreign(3), foreign(3)
+	listed.Listed, listed.Open = listed.Open, pure.Identity{}
 	for name, c := range map[string]struct {
-		key, value string
-		says       []string
+		value string
+		says  []string
 	}{
-		"a foreign seal": {sealKey, pure.Seal{Identity: foreign, Run: "a", MaxTTL: maxTTL}.String(),
-			[]string{"node 1 (node1)", "deployment " + foreign.ID, "the key redlock:seal", "delete the key there"}},
-		"a locked opening": {openingKey, pure.Opening{Stage: pure.Locked, Identity: foreign}.String(),
-			[]string{"node 1 (node1)", "is locked for deployment " + foreign.ID, "the key redlock:opening", "delete the key there"}},
-		"a seal of a later form": {sealKey, "redlock-seal 99 what=ever",
-			[]string{"node 1 (node1)", "opened by a newer version", "update this client"}},
-		"a later opening": {openingKey, "redlock-opening 2 what=ever", []string{"opened by a newer version"}},
-		"something else":  {sealKey, "a value", []string{"redlock:seal (behind the prefix)", "holds something else", "delete that key"}},
+		"a foreign seal":         {theirs.String(), []string{"node 1 (node1)", "belongs to deployment " + theirs.Open.ID, "the key redlock:seal", "delete the key there"}},
+		"a foreign list":         {listed.String(), []string{"node 1 (node1)", "is listed for deployment " + theirs.Open.ID, "the key redlock:seal", "delete the key there"}},
+		"a seal of a later form": {"redlock-seal 99 what=ever", []string{"node 1 (node1)", "opened by a newer version", "update this client"}},
+		"something else":         {"a value", []string{"redlock:seal (behind the prefix)", "holds something else", "delete that key"}},
 	} {
 		subBubble(t, name, 3, func(t *testing.T, cl *cluster) {
 			require.NoError(t, cl.group.WaitTried(background))
@@ -494,22 +508,19 @@ func TestWhatKeepsClientsOutIsNamed_R30(t *testing.T) {
 			assert.NotContains(t, err.Error(), c.value, "R27")
 		}, withTrust, func(cl *cluster) {
 			cl.sealed(0, 2)
-			if c.key == openingKey {
-				cl.sealed(1)
-				cl.nodes[1].DB().Delete(sealKey)
-			}
-			cl.nodes[1].DB().Set(c.key, c.value, 0)
+			cl.nodes[1].DB().Set(sealKey, c.value, 0)
 		})
 	}
 }
 
-// A member that this client names by another address than its deployment does
+// A member that has as many names as it may, and another one for this client,
 // is warned about from the first day, in Nodes and in the news (R30).
-func TestMemberByAnotherNameIsWarnedAbout_R30(t *testing.T) {
+func TestMemberByTooManyNamesIsWarnedAbout_R30(t *testing.T) {
 	var mu sync.Mutex
 	var news []string
 	inBubble(t, 3, func(t *testing.T, c *cluster) {
 		require.NoError(t, c.group.Ready(background))
+		time.Sleep(time.Second)
 		assert.Empty(t, c.status(0).Warnings)
 		require.Len(t, c.status(1).Warnings, 1)
 		assert.Contains(t, c.status(1).Warnings[0], "by another address")
@@ -522,10 +533,15 @@ func TestMemberByAnotherNameIsWarnedAbout_R30(t *testing.T) {
 			defer mu.Unlock()
 			news = append(news, change.Warnings...)
 		}
-		who := c.identity()
-		who.Members = pure.MembersOf([]string{c.nodes[0].Addr(), "lock-b:6379", c.nodes[2].Addr()})
-		for _, n := range c.nodes {
-			n.DB().Set(sealKey, pure.Seal{Identity: who, Run: n.Process(), MaxTTL: maxTTL, Watched: fullNeed}.String(), 0)
+		sealedAll(c)
+		s := c.openSeal(1)
+		own := s.Names
+		s.Names = ""
+		for i := range 4 {
+			s.Names = s.Names.With(s.Member, pure.NameOf(fmt.Sprint("lock-b:", i), 0))
 		}
+		s.Names = s.Names.And(own)
+		s.Run, s.MaxTTL, s.Watched = c.nodes[1].Process(), maxTTL, fullNeed
+		c.nodes[1].DB().Set(sealKey, s.String(), 0)
 	})
 }

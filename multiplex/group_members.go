@@ -20,7 +20,7 @@ func newMembers(g *Group) *member.Members {
 	}
 	for i := range c.Nodes {
 		e := &c.Nodes[i].Endpoint
-		of.Nodes = append(of.Nodes, member.Address{Addr: e.String(), DB: e.DB, Failover: e.Failover})
+		of.Nodes = append(of.Nodes, member.Address{Addr: e.String(), Home: e.Home(), DB: e.DB, Failover: e.Failover})
 	}
 	return member.New(of, host{&g.mu, g})
 }
@@ -149,7 +149,7 @@ func (g *Group) Membership() Membership {
 	}
 	now := g.now()
 	d := g.members.Deployment(now)
-	m := Membership{ID: d.ID, Nodes: d.Nodes, Complete: d.Complete, Settles: d.Settles, Founded: d.Founded}
+	m := Membership{ID: d.ID, Nodes: d.Nodes(), Complete: d.Complete, Settles: d.Settles, Founded: d.Founded}
 	for i, n := range g.nodes {
 		if c := g.members.Estranged(i, now); c != nil {
 			m.Err = n.blame(faultOf(c))
@@ -173,7 +173,7 @@ func (n *node) tellMembershipLocked(s *Status, now time.Duration) {
 	s.Sealed, s.Opening = known.Sealed, known.Opening
 	f := m.Failover(n.index)
 	s.FailsOver, s.FailoverBound = f.Expected, f.Bound
-	s.Deployment, s.DeploymentNodes = known.Deployment.ID, known.Deployment.Nodes
+	s.Deployment, s.DeploymentNodes = known.Deployment.ID, known.Deployment.Nodes()
 	s.Quarantined, s.QuarantineLeft, s.QuarantineWhy = known.Quarantined, known.Left, known.Why
 	if n.server.Uptime > 0 {
 		s.Started = n.group.epoch.Add(known.Met - n.server.Uptime).Truncate(time.Second)

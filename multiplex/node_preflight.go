@@ -120,8 +120,8 @@ const (
 const WarnForgetful = "belongs to a deployment whose clients obey MaxTTL, which this client does not: its locks may be " +
 	"lost when a node restarts"
 
-const warnRenamed = "its deployment lists it by another address than this client does: once it comes back empty, this client " +
-	"does not know it as a member, and does not count it (name it as when the deployment was opened)"
+const warnNameless = "its deployment keeps four addresses of it, and this client names it by another address: if it comes back empty, " +
+	"clients that know no other do not count it (name it by the same address in all clients)"
 
 // Warnings of a node that fails over.
 const (
@@ -178,8 +178,8 @@ func (r *remarks) add(warning string) { r.of = append(r.of, warning) }
 // caller's.
 func (n *reporter) warningsLocked() []string {
 	all := slices.Clone(n.remarks.of)
-	if n.group.members.Renamed(n.index) {
-		all = append(all, warnRenamed)
+	if n.group.members.Nameless(n.index) {
+		all = append(all, warnNameless)
 	}
 	if n.remarks.other != "" {
 		all = append(all, n.remarks.other)

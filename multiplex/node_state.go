@@ -129,7 +129,7 @@ func (n *reporter) tellQuarantineLocked() {
 	g.members.Renew(n.index)
 	_, why := g.members.Left(n.index, g.now())
 	cause := n.causeLocked().err
-	if errors.Is(cause, ErrUnopened) && (!g.triedLocked() || g.members.Opening()) {
+	if errors.Is(cause, ErrUnopened) && (!g.triedLocked() || g.members.Busy()) {
 		return // the deployment may be open in a moment
 	}
 	if class, _ := causeOf(cause); n.group.members.Strangers.Has(n.index) {

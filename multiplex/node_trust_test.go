@@ -3,7 +3,6 @@ package multiplex
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,9 +17,8 @@ import (
 )
 
 const (
-	sealKey    = "redlock:seal"
-	openingKey = "redlock:opening"
-	maxTTL     = 2 * time.Second
+	sealKey = "redlock:seal"
+	maxTTL  = 2 * time.Second
 	// fullNeed is needed for a MaxTTL of two seconds: 1 % drift, 5 ms margin.
 	fullNeed = 2025 * ms
 )
@@ -30,9 +28,9 @@ func withTrust(c *cluster) {
 	c.config.MaxTTL = maxTTL
 	c.config.Cure = append(c.config.Cure, resp.AppendCommand(nil, "SCRIPT", "LOAD", lua.Seal))
 	c.config.Seal = Seal{
-		Read: [2][]byte{resp.AppendCommand(nil, "GET", sealKey), resp.AppendCommand(nil, "GET", openingKey)},
+		Read: resp.AppendCommand(nil, "GET", sealKey),
 		Write: func(args ...string) []byte {
-			return resp.AppendCommand(nil, append([]string{"EVALSHA", redistest.SHA1(lua.Seal), "2", sealKey, openingKey}, args...)...)
+			return resp.AppendCommand(nil, append([]string{"EVALSHA", redistest.SHA1(lua.Seal), "1", sealKey}, args...)...)
 		},
 	}
 	for i := range c.nodes {
@@ -41,23 +39,43 @@ func withTrust(c *cluster) {
 	}
 }
 
-// identity is that of the deployment that the group has found, or one of all
-// nodes of the cluster.
-func (c *cluster) identity() pure.Identity {
-	var addrs []string
-	for i := range c.config.Nodes {
-		addrs = append(addrs, c.config.Nodes[i].Endpoint.String())
+// openSeal returns a seal of the deployment that some node shows, or else of
+// one of all nodes of the configuration.
+func (c *cluster) openSeal(i int) (s pure.Seal) {
+	var members []string
+	var names []string
+	for j := range c.config.Nodes {
+		e := &c.config.Nodes[j].Endpoint
+		members, names = append(members, fmt.Sprintf("%016x", j+1)), append(names, pure.NameOf(e.Home(), e.DB))
+		s.Names = s.Names.With(members[j], names[j])
 	}
-	id := strings.Repeat("1d", 16)
-	if c.group != nil && c.group.Membership().ID != "" {
-		id = c.group.Membership().ID
+	s.Open = pure.IdentityOf(members)
+	for j := range c.config.Nodes {
+		if is := c.sealOn(j); is.Open.Nodes() > 0 {
+			s.Open, s.Names = is.Open, is.Names
+		}
 	}
-	return pure.Identity{ID: id, Nodes: len(addrs), Members: pure.MembersOf(addrs)}
+	s.Member = s.Names.Member(names[i])
+	return s
+}
+
+// foreign returns a seal of a deployment of n other nodes.
+func foreign(n int) pure.Seal {
+	var members []string
+	for i := range n {
+		members = append(members, fmt.Sprintf("f%015x", i))
+	}
+	return pure.Seal{
+		Seat:  pure.Seat{Member: members[0], Open: pure.IdentityOf(members)},
+		Names: pure.Names(members[0] + ":" + members[0]), Run: "x", MaxTTL: maxTTL, Watched: ms,
+	}
 }
 
 // seal puts a seal of the deployment on a node.
 func (c *cluster) seal(i int, run string, maxTTL, watched time.Duration) {
-	c.nodes[i].DB().Set(sealKey, pure.Seal{Identity: c.identity(), Run: run, MaxTTL: maxTTL, Watched: watched}.String(), 0)
+	s := c.openSeal(i)
+	s.Run, s.MaxTTL, s.Watched = run, maxTTL, watched
+	c.nodes[i].DB().Set(sealKey, s.String(), 0)
 }
 
 // sealed puts sufficient seals on nodes, as if another client had watched them.
@@ -455,7 +473,7 @@ func TestDurableNodes_R23(t *testing.T) {
 		assert.Equal(t, []int{2}, c.quarantined())
 		assert.Equal(t, []string{warnNotDurable}, c.status(0).Warnings)
 		assert.Empty(t, c.status(1).Warnings, "what may not be asked is unknown")
-		assert.Equal(t, c.sealOn(1).Identity, c.sealOn(0).Identity, "it belongs to the deployment all the same")
+		assert.Equal(t, c.sealOn(1).Open, c.sealOn(0).Open, "it belongs to the deployment all the same")
 	}, withTrust, withConfig(func(c *Config) { c.Durable = setOf(0) | setOf(1) }), func(c *cluster) {
 		c.seal(0, "earlier", maxTTL, fullNeed)
 		c.sealed(1)

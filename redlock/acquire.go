@@ -297,7 +297,7 @@ func (config *Config) checkLockable(resource string) error {
 	if err := checkResource(resource); err != nil {
 		return err
 	}
-	if resource == wire.SealName || resource == wire.OpeningName || resource == wire.RecordName {
+	if resource == wire.SealName || resource == wire.RecordName {
 		return errtext.Wrap("redlock: the name is not for use as a resource: clients keep their seal there", ErrResource)
 	}
 	if strings.Contains(resource, wire.Reserved) {

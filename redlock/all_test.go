@@ -28,7 +28,7 @@ func TestResourcesOfALockOnSeveral_R19(t *testing.T) {
 	}
 	require.NoError(t, check(many[1:]))
 	for _, bad := range [][]string{
-		nil, {}, many, {"a", "b", "a"}, {"a", ""}, {"a", strings.Repeat("x", 1025)}, {"a", wire.SealName}, {wire.OpeningName, "a"},
+		nil, {}, many, {"a", "b", "a"}, {"a", ""}, {"a", strings.Repeat("x", 1025)}, {"a", wire.SealName}, {wire.SealName, "a"},
 	} {
 		require.ErrorIs(t, check(bad), ErrResource)
 	}

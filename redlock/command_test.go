@@ -159,7 +159,7 @@ func TestPreflight_R22(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		node    redistest.NodeConfig
-		arrange func(*redistest.Node)
+		arrange func(*memory, *redistest.Node)
 		only    Allow // accepts it
 		others  func(*Allow)
 		is      error
@@ -179,25 +179,25 @@ func TestPreflight_R22(t *testing.T) {
 			is: multiplex.ErrNotMaster, says: []string{"a sentinel", "redis+sentinel:", "or name a master", "Allow.Sentinel"},
 		},
 		"another MaxTTL": {
-			arrange: func(n *redistest.Node) {
-				n.DB().Set("lock:"+wire.SealName, sealOf(pure.Identity{}, n.Process(), time.Minute, time.Hour), 0)
+			arrange: func(m *memory, n *redistest.Node) {
+				n.DB().Set("lock:"+wire.SealName, m.sealOf(n.Process(), time.Minute, time.Hour), 0)
 			},
 			only: Allow{OtherMaxTTL: true}, others: func(a *Allow) { a.OtherMaxTTL = false },
 			is: ErrMaxTTL, says: []string{"its seal says 1m0s, this client 1s", "Allow.OtherMaxTTL"},
 		},
 		"no EVALSHA": {
-			arrange: func(n *redistest.Node) { n.Refuse(noEvalsha, "EVALSHA") },
+			arrange: func(_ *memory, n *redistest.Node) { n.Refuse(noEvalsha, "EVALSHA") },
 			only:    Allow{MissingPermissions: true}, others: func(a *Allow) { a.MissingPermissions = false },
 			is: multiplex.ErrPermissions, says: []string{"may not run EVALSHA", "ACL SETUSER", "+evalsha", "Allow.MissingPermissions"},
 			warning: "EVALSHA of a script with GET",
 		},
 		"no SCRIPT LOAD": {
-			arrange: func(n *redistest.Node) { n.Refuse(noEvalsha, "SCRIPT LOAD") },
+			arrange: func(_ *memory, n *redistest.Node) { n.Refuse(noEvalsha, "SCRIPT LOAD") },
 			only:    Allow{MissingPermissions: true}, others: func(a *Allow) { a.MissingPermissions = false },
 			is: multiplex.ErrPermissions, says: []string{"may not run SCRIPT LOAD", "+script|load"}, warning: "SCRIPT LOAD",
 		},
 		"no PEXPIRE": {
-			arrange: func(n *redistest.Node) { n.Refuse(noEvalsha, "PEXPIRE") },
+			arrange: func(_ *memory, n *redistest.Node) { n.Refuse(noEvalsha, "PEXPIRE") },
 			only:    Allow{MissingPermissions: true}, others: func(a *Allow) { a.MissingPermissions = false },
 			is: multiplex.ErrPermissions, says: []string{"may not run PEXPIRE", "+pexpire"}, warning: "locks need failed: PEXPIRE (",
 		},
@@ -208,7 +208,7 @@ func TestPreflight_R22(t *testing.T) {
 				c.node.Arrangement = m.arrangement
 				odd := redistest.NewNode(c.node)
 				if c.arrange != nil {
-					c.arrange(odd)
+					c.arrange(m, odd)
 				}
 				odd.Serve(m.network.Listen("odd:6379"))
 				defer odd.Close()

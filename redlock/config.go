@@ -313,7 +313,7 @@ func (config *Config) endpoints(prelude []conn.Step) ([]conn.Config, error) {
 			return nil, fmt.Errorf("the node %s is named twice, the second time by Nodes[%d]", node.Endpoint, i)
 		}
 		seen[place] = true
-		if i > 0 && node.DB != nodes[0].DB && !config.Allow.SameServer {
+		if i > 0 && node.DB != nodes[0].DB && !(config.Allow.SameServer && config.Forgetful) {
 			return nil, fmt.Errorf("Nodes[0] (%s) names database %d, and Nodes[%d] (%s) database %d: a lock is looked for in one database, "+
 				"so name the same for all nodes, in all clients", nodes[0].Endpoint, nodes[0].DB, i, node.Endpoint, node.DB)
 		}

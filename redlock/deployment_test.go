@@ -211,6 +211,9 @@ func TestMixedDatabasesAreRefused_R30(t *testing.T) {
 		require.NoError(t, err)
 	}
 	mixed.Allow.SameServer = true
+	_, err = Init(t.Context(), mixed)
+	require.ErrorIs(t, err, ErrConfig, "a server belongs to a deployment with one of them")
+	mixed.Forgetful = true
 	mixed.complete()
 	_, err = mixed.endpoints(nil)
 	require.NoError(t, err, "two databases of one server, in tests")

@@ -42,10 +42,10 @@ var (
 // Mistakes in a call. Nothing was sent.
 var (
 	// ErrResource is returned if the resource name does not have 1 to 1,024
-	// bytes (R19), is "redlock:seal", "redlock:opening" or "redlock:fence", or
+	// bytes (R19), is "redlock:seal" or "redlock:fence", or
 	// contains ":redlock:": clients use these keys themselves. With
 	// Config.Fenced, it is also returned for a name that ends in ":fence".
-	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, not be redlock:seal, redlock:opening or redlock:fence, and not contain \":redlock:\"")
+	ErrResource = errors.New("redlock: resource must have 1 to 1,024 bytes, not be redlock:seal or redlock:fence, and not contain \":redlock:\"")
 	// ErrTTL is returned if the TTL is below one millisecond, above a hundred
 	// years or Config.MaxTTL, or too short to leave Config.MinValidity after
 	// the drift (R4).

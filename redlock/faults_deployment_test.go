@@ -117,10 +117,7 @@ func TestFaultAnotherDatabase_R30(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := f.some([]int{0, 1, 2})
-	for i := range other.Nodes {
-		other.Nodes[i].URL += "?db=1"
-	}
+	other := f.inDatabase1()
 	sides := regexp.MustCompile("database 1, which this client uses.* database 0 of node .* to deployment " + made.ID)
 	_, err = admin.Init(ctx, other)
 	if !errors.Is(err, redlock.ErrDeployment) || !sides.MatchString(err.Error()) {
@@ -130,6 +127,16 @@ func TestFaultAnotherDatabase_R30(t *testing.T) {
 	if ctx.Err() != nil || !errors.Is(err, redlock.ErrDeployment) || !sides.MatchString(err.Error()) {
 		t.Errorf("Acquire: %v", err)
 	}
+	// So is one whose master shows the client's own deployment there.
+	f.must(2, "SWAPDB", "0", "1")
+	swapped := f.client(f.some([]int{0, 1, 2}))
+	eventually(t, inTheEnd, func() error {
+		if n := swapped.Nodes()[2]; !regexp.MustCompile("database 0, which .* database 1 of node 2 .* to deployment " + made.ID).MatchString(n.QuarantineWhy) {
+			return fmt.Errorf("%+v", n)
+		}
+		return nil
+	})
+	f.must(2, "SWAPDB", "0", "1")
 	acquired(t, f.client(f.some([]int{0, 1, 2})), "r", 500*time.Millisecond)
 	if _, err := admin.Init(ctx, other, made.ID); err != nil {
 		t.Errorf("an operator says that the first deployment is over: %v", err)
@@ -141,8 +148,77 @@ func TestFaultAnotherDatabase_R30(t *testing.T) {
 		unset.Nodes[i].URL += "/"
 	}
 	_, err = f.client(unset).Acquire(ctx, "r", 500*time.Millisecond)
-	if ctx.Err() != nil || !errors.Is(err, redlock.ErrDeployment) {
+	if ctx.Err() != nil || !errors.Is(err, redlock.ErrDeployment) || !strings.Contains(err.Error(), "database 0, which this client uses") {
 		t.Errorf("Acquire without a database: %v", err)
+	}
+}
+
+// inDatabase1 is some for database 1 of all servers.
+func (f *fleet) inDatabase1() redlock.Config {
+	config := f.some([]int{0, 1, 2})
+	for i := range config.Nodes {
+		config.Nodes[i].URL += "?db=1"
+	}
+	return config
+}
+
+// Clients of two databases that start together never both count. Perhaps none
+// does: each has listed some of the masters.
+func TestFaultTwoDatabasesAtTheSameTime_R30(t *testing.T) {
+	f := newFleet(t, 3, redistest.OverTCP)
+	time.Sleep(4 * time.Second) // for longer than MaxTTL and the margin of the uptime
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	var counting atomic.Int32
+	var calls sync.WaitGroup
+	for _, c := range []*redlock.Client{f.client(f.some([]int{0, 1, 2})), f.client(f.inDatabase1())} {
+		calls.Go(func() {
+			if _, err := c.Acquire(ctx, "r", 500*time.Millisecond); err == nil {
+				counting.Add(1)
+			}
+		})
+	}
+	calls.Wait()
+	t.Log(counting.Load(), "of the two count")
+	if counting.Load() == 2 {
+		t.Error("two deployments")
+	}
+}
+
+// Clients may write the same address in several ways. A master that comes back
+// empty gets its place again by each of them, also from a client that has never
+// seen it there (R30).
+func TestFaultSeveralNames_R30(t *testing.T) {
+	f := newFleet(t, 3, redistest.OverTCP)
+	by := func(host string) *redlock.Client {
+		config := f.some([]int{0, 1, 2})
+		for i := range config.Nodes {
+			config.Nodes[i].URL = strings.Replace(config.Nodes[i].URL, "127.0.0.1", host, 1)
+		}
+		return f.client(config)
+	}
+	first, second := f.founded(f.some([]int{0, 1, 2})), by("localhost")
+	f.quarantined(second, inTheEnd)
+	twoNames := regexp.MustCompile(" names=([0-9a-f:]{33},){5}")
+	eventually(t, inTheEnd, func() error {
+		for i := range f.servers {
+			if seal := f.must(i, "GET", sealKey).(string); !twoNames.MatchString(seal) {
+				return errors.New(seal)
+			}
+		}
+		return nil
+	})
+	for _, c := range []*redlock.Client{first, second} {
+		_ = c.Close(context.Background())
+	}
+	for _, host := range []string{"localhost", "127.0.0.1"} {
+		if err := f.servers[2].Restart(); err != nil {
+			t.Fatal(err)
+		}
+		c := by(host)
+		f.quarantined(c, inTheEnd, 2)
+		f.quarantined(c, inTheEnd)
+		_ = c.Close(context.Background())
 	}
 }
 

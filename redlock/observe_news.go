@@ -139,8 +139,8 @@ func (c *Client) reportForgetful() {
 }
 
 // reportAddresses logs a mix of node addresses, some with another meaning on
-// another machine. Clients with the same configuration there would take them
-// for the same nodes.
+// another machine. To clients with the same configuration there, these nodes
+// are strangers.
 func (c *Client) reportAddresses(nodes []conn.Config) {
 	var local []string
 	for i := range nodes {

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock/internal/wire"
 	"github.com/stretchr/testify/assert"
@@ -260,19 +259,19 @@ func waitingCalls(ctx context.Context, c *Client) map[string]func() error {
 func TestWaitingEndsWhereItCannotHelp_R31(t *testing.T) {
 	for name, bad := range map[string]struct {
 		node    redistest.NodeConfig
-		arrange func(*redistest.Node)
+		arrange func(*memory, *redistest.Node)
 		within  time.Duration
 	}{
-		"wrong password": {arrange: func(n *redistest.Node) { n.Refuse(wrongPassword, "HELLO") }, within: 1100 * ms},
-		"no password":    {arrange: func(n *redistest.Node) { n.Refuse("-NOAUTH Authentication required.", "HELLO") }, within: 1100 * ms},
-		"no permission":  {arrange: func(n *redistest.Node) { n.Refuse(noEvalsha, "EVALSHA") }, within: 1100 * ms},
+		"wrong password": {arrange: func(_ *memory, n *redistest.Node) { n.Refuse(wrongPassword, "HELLO") }, within: 1100 * ms},
+		"no password":    {arrange: func(_ *memory, n *redistest.Node) { n.Refuse("-NOAUTH Authentication required.", "HELLO") }, within: 1100 * ms},
+		"no permission":  {arrange: func(_ *memory, n *redistest.Node) { n.Refuse(noEvalsha, "EVALSHA") }, within: 1100 * ms},
 		"replica":        {node: redistest.NodeConfig{Role: "slave"}, within: 200 * ms},
 		"cluster":        {node: redistest.NodeConfig{Mode: "cluster"}, within: 200 * ms},
 		"sentinel":       {node: redistest.NodeConfig{Mode: "sentinel"}, within: 200 * ms},
-		"another MaxTTL": {arrange: func(n *redistest.Node) {
-			n.DB().Set(wire.SealName, sealOf(pure.Identity{}, n.Process(), time.Hour, 2*time.Hour), 0)
+		"another MaxTTL": {arrange: func(m *memory, n *redistest.Node) {
+			n.DB().Set(wire.SealName, m.sealOf(n.Process(), time.Hour, 2*time.Hour), 0)
 		}, within: 200 * ms},
-		"another protocol": {arrange: func(n *redistest.Node) {
+		"another protocol": {arrange: func(_ *memory, n *redistest.Node) {
 			n.Handle(func(int, []string) ([]byte, bool) { return []byte("HTTP/1.1 400 Bad Request\r\n\r\n"), true })
 		}, within: 200 * ms},
 	} {
@@ -286,7 +285,7 @@ func TestWaitingEndsWhereItCannotHelp_R31(t *testing.T) {
 							bad.node.Arrangement = m.arrangement
 							odd := redistest.NewNode(bad.node)
 							if bad.arrange != nil {
-								bad.arrange(odd)
+								bad.arrange(m, odd)
 							}
 							defer odd.Close()
 							m.nodes[i].Close()

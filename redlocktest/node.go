@@ -122,10 +122,10 @@ func (n *Node) Refuse(on bool) {
 }
 
 // Keys returns the names of the keys of the node's current locks, with
-// Config.Prefix, sorted. It leaves out the keys of the seal and the opening, in
-// which clients keep what they know of the deployment, and those of fencing
-// numbers. A stopped node has none. Keys ignores Refuse and Delay. It cannot
-// ask a real node that is paused: then it fails the test.
+// Config.Prefix, sorted. It leaves out the key of the seal, in which clients
+// keep what they know of the deployment, and those of fencing numbers. A
+// stopped node has none. Keys ignores Refuse and Delay. It cannot ask a real
+// node that is paused: then it fails the test.
 func (n *Node) Keys() (keys []string) {
 	n.do("list the keys of", func() (err error) {
 		if !n.stopped {
@@ -139,7 +139,7 @@ func (n *Node) Keys() (keys []string) {
 }
 
 // noLocks are how the names of keys end that Keys leaves out.
-var noLocks = []string{"redlock:seal", "redlock:opening", ":fence", ":redlock:ticket"}
+var noLocks = []string{"redlock:seal", ":fence", ":redlock:ticket"}
 
 func (n *Node) stop() error {
 	if n.stopped {

@@ -73,131 +73,189 @@ func randomCommand(r *rand.Rand, step int) []string {
 	}
 }
 
-// The script of seals and openings (R23, R30).
-func TestRecordedSealScript_R30(t *testing.T) {
-	short := []string{" nodes=2 members=" + identity("a").Members, "", strings.Repeat("long", 300), "LONG"}
-	for _, digit := range []string{"a", "b", "c"} {
-		short = append(short, identity(digit).ID, strings.ToUpper(digit))
+const sealKey = "redlock:seal"
+
+// The nodes of these tests are members of some sets.
+var (
+	memberX, memberY, memberZ = strings.Repeat("1", 16), strings.Repeat("2", 16), strings.Repeat("3", 16)
+	setXY, setXZ              = pure.IdentityOf([]string{memberX, memberY}), pure.IdentityOf([]string{memberX, memberZ})
+)
+
+// seals are what a node can be: of each seat, with few and many names, and with
+// proofs of each kind.
+func seals() (all []pure.Seal) {
+	names := [2]pure.Names{pure.Names("").With(memberX, strings.Repeat("a", 16))}
+	for _, digit := range []string{"b", "c", "d", "e", "f"} {
+		names[1] = names[1].With(memberX, strings.Repeat(digit, 16))
 	}
-	recording{name: "seals", steps: 400, keys: []string{sealKey, openingKey}, draw: randomSealing, short: strings.NewReplacer(short...)}.run(t)
-}
-
-const sealKey, openingKey = "redlock:seal", "redlock:opening"
-
-// randomSealing draws a verb of seal.lua, or what is there when it comes.
-func randomSealing(r *rand.Rand, _ int) []string {
-	set := func(key string, states []string) []string {
-		if state := pick(r, states...); state != "" {
-			return []string{"SET", key, state}
+	names[1] = names[1].With(memberY, strings.Repeat("a", 16))
+	for _, seat := range []pure.Seat{
+		{Member: memberX}, {Member: memberY},
+		{Member: memberX, Listed: setXY}, {Member: memberX, Listed: setXZ}, {Member: memberY, Listed: setXY},
+		{Member: memberX, Open: setXY}, {Member: memberX, Open: setXZ},
+		{Member: memberZ, Open: setXY}, {Member: memberZ, Listed: setXZ, Open: setXY}, // which is replaced
+	} {
+		for i, proof := range []pure.Seal{
+			{Run: "m", MaxTTL: time.Second, Watched: 2 * time.Minute, Uptime: 3 * time.Minute},
+			{Run: "m", MaxTTL: time.Hour, Watched: time.Minute, Failover: pure.Failover{Expected: true, Bound: 7 * time.Second}},
+			{Run: "n", MaxTTL: time.Minute, Watched: time.Hour, Failover: pure.Failover{Expected: true, Bound: 5 * time.Second}},
+			{Run: pure.NoRun, MaxTTL: time.Minute},
+		} {
+			s := pure.Seal{Seat: seat}
+			if seat.Set() == setXZ {
+				s.Names = pure.Names("").With(memberX, strings.Repeat("a", 16))
+			} else if !seat.Free() {
+				s.Names = names[i%2]
+			}
+			if seat.Open != (pure.Identity{}) {
+				proof.Seat, proof.Names = s.Seat, s.Names
+				s = proof
+			}
+			all = append(all, s)
 		}
-		return []string{"DEL", key}
 	}
-	switch r.IntN(6) {
-	case 0:
-		return set(sealKey, sealStates())
-	case 1:
-		return set(openingKey, openingStates())
-	case 2:
-		return []string{"DEL", sealKey, openingKey}
-	}
-	changes := sealChanges()
-	return append([]string{"EVAL", lua.Seal, "2", sealKey, openingKey}, changes[r.IntN(len(changes))]...)
+	return slices.Compact(all)
 }
 
-// An opening that replaces the deployment of one database, and is refused
-// because of that of another, leaves both as they are.
-func TestARefusedOpeningChangesNoDatabase_R30(t *testing.T) {
-	const inDatabase = "redis.call('SELECT', ARGV[1]) if ARGV[2] then redis.call('SET', KEYS[1], ARGV[2]) end return redis.call('GET', KEYS[1])"
+// replaced reports whether a node belongs to a deployment that is over.
+func replaced(s pure.Seal) bool { return s.Open != pure.Identity{} && !s.Open.Has(s.Member) }
+
+// strangers are values that are no seals.
+var strangers = []string{
+	"a token, 20 bytes in", " ", "x\r\n", strings.Repeat("long", 300), "redlock-seal 5 x", "redlock-seal 5 member=" + memberX + " ",
+	"redlock-seal 4 member=" + memberX, "redlock-seal 6 member=" + memberX, "redlock-seal 5 member=" + memberX + " names=",
+}
+
+// proves reports whether a node gets a proof with its seat.
+func proves(is pure.Seal) bool { return is.Open != pure.Identity{} && !replaced(is) }
+
+// sealCall is the script of seals, for a node with a seal or none ("").
+func sealCall(was string, is pure.Seal, more ...string) []string {
+	proof := ""
+	if proves(is) {
+		proof = is.Proof()
+	}
+	return append([]string{"EVAL", lua.Seal, "1", sealKey, was, is.Seat.String(), string(is.Names), proof}, more...)
+}
+
+// changed returns what the script shall do with a value, in terms of package
+// pure.
+func changed(value string, was pure.Seat, is pure.Seal) (done int64, after string) {
+	old, err := pure.ParseSeal(value)
+	if value != "" && err != nil || old.Seat != was && (old.Seat != is.Seat || proves(is)) {
+		return 0, value
+	}
+	then := is
+	if replaced(is) {
+		then = old // its proof stays as it is
+	}
+	then.Seat, then.Names = is.Seat, is.Names
+	if old.Set() == is.Set() {
+		then.Names = old.Names.And(is.Names)
+	}
+	if old.Seat == is.Seat {
+		then = then.Over(old)
+	}
+	return 1, then.String()
+}
+
+// The script changes a node only if it is what the client takes it for, and
+// what it says of a deployment is never lowered (R23, R30).
+func TestSealScript_R23_R30(t *testing.T) {
+	values, seats := append([]string{""}, strangers...), []pure.Seat{{}}
+	for _, s := range seals() {
+		values, seats = append(values, s.String()), append(seats, s.Seat)
+	}
 	for side, do := range bothNodes(t) {
-		sealed := func(digit string) string {
-			return pure.Seal{Identity: identity(digit), Run: "m", MaxTTL: time.Second}.String()
+		for _, value := range values {
+			now := "?"
+			for _, was := range slices.Compact(seats) {
+				for _, is := range seals() {
+					if is.Open != was.Open && replaced(is) {
+						continue // no client gives a new member the proof of an old one
+					}
+					if now != value {
+						do("DEL", sealKey)
+						if value != "" {
+							do("SET", sealKey, value)
+						}
+					}
+					done, after := changed(value, was, is)
+					require.Equal(t, done, do(sealCall(was.String(), is)...), "%s: %q, from %q to %q", side, value, was, is)
+					now, _ = do("GET", sealKey).(string)
+					require.Equal(t, after, now, "%s: %q, from %q to %q", side, value, was, is)
+				}
+			}
 		}
+		do("DEL", sealKey)
+		do("HSET", sealKey, "of", "another type")
+		for _, is := range seals() {
+			require.EqualValues(t, 0, do(sealCall("", is)...), side)
+			require.EqualValues(t, 1, do("HLEN", sealKey), side)
+		}
+	}
+}
+
+// A node belongs to a deployment with one of its databases, even to the same
+// deployment. Those that are over are removed, unless another is in the way.
+func TestSealScriptInSeveralDatabases_R30(t *testing.T) {
+	const inDatabase = "redis.call('SELECT', ARGV[1]) if ARGV[2] then redis.call('SET', KEYS[1], ARGV[2]) end return redis.call('GET', KEYS[1])"
+	open := func(who pure.Identity) pure.Seal {
+		return pure.Seal{Seat: pure.Seat{Member: memberX, Open: who}, Names: pure.Names("").With(memberX, memberX), Run: "m", MaxTTL: time.Second}
+	}
+	named, listed := pure.Seal{Seat: pure.Seat{Member: memberY}}, open(setXZ)
+	listed.Listed, listed.Open = listed.Open, pure.Identity{}
+	xy, xz := open(setXY).String(), open(setXZ).String()
+	for side, do := range bothNodes(t) {
 		at := func(db string, seal ...string) any {
 			return do(append([]string{"EVAL", inDatabase, "1", sealKey, db}, seal...)...)
 		}
-		propose := func(ids string) any {
-			return do("EVAL", lua.Seal, "2", sealKey, openingKey, "propose", identity("a").String(), "500000000", ids, "0")
-		}
-		do("DEL", sealKey, openingKey)
-		at("1", sealed("b"))
-		at("2", sealed("c"))
-		require.Equal(t, "2 "+identity("c").String(), propose(" "+identity("b").ID+" "), side)
-		require.Equal(t, sealed("b"), at("1"), side)
-		require.Equal(t, sealed("c"), at("2"), side)
-		require.EqualValues(t, 1, propose(" "+identity("b").ID+" "+identity("c").ID+" "), side)
-		require.Nil(t, at("1"), side)
-		require.Nil(t, at("2"), side)
-	}
-}
-
-// A key of another type is left alone.
-func TestSealScriptMeetsStrangers_R30(t *testing.T) {
-	real := onServer(t)
-	for _, key := range []string{sealKey, openingKey} {
-		real("DEL", sealKey, openingKey)
-		real("RPUSH", key, "x")
-		for _, change := range sealChanges() {
-			require.EqualValues(t, 0, real(append([]string{"EVAL", lua.Seal, "2", sealKey, openingKey}, change...)...), "%q", change)
-			require.EqualValues(t, 1, real("DBSIZE"))
-			require.Equal(t, "list", real("TYPE", key))
-		}
-	}
-}
-
-// identity is a deployment of two nodes.
-func identity(digit string) pure.Identity {
-	return pure.Identity{ID: strings.Repeat(digit, 32), Nodes: 2, Members: pure.MembersOf([]string{"node0:6379", "node1:6379"})}
-}
-
-// strange are values that are neither seal nor opening.
-var strange = []string{
-	"a token, 20 bytes in", "redlock-seal 4 x", "redlock-seal 1 run_id=m max_ttl_ms=1", "redlock-opening 1 locked",
-	"redlock-opening 2 locked " + identity("a").String(), " ", "x\r\n", strings.Repeat("long", 300),
-}
-
-// sealStates are the values of the seal's key; "" is none.
-func sealStates() []string {
-	all := append([]string{""}, strange...)
-	for _, who := range []pure.Identity{{}, identity("a"), identity("b")} {
-		for _, run := range []string{"m", "n"} {
-			for _, long := range []time.Duration{time.Second, time.Hour} {
-				all = append(all, pure.Seal{Identity: who, Run: run, MaxTTL: long, Watched: 2 * time.Minute}.String())
+		for name, c := range map[string]struct {
+			at1, at3, over string
+			is             pure.Seal
+			says           any
+			after1, after3 any
+		}{
+			"free":                    {named.String(), named.String(), "", named, int64(1), named.String(), named.String()},
+			"strange":                 {"x", "y", setXY.ID, named, int64(1), "x", "y"},
+			"listed":                  {named.String(), listed.String(), "", named, "3 " + setXZ.ID, named.String(), listed.String()},
+			"open":                    {xy, xz, "", named, "1 " + setXY.ID, xy, xz},
+			"open, and adopted":       {"x", xy, "", open(setXY), "3 " + setXY.ID, "x", xy},
+			"over":                    {xy, "y", setXY.ID, open(setXZ), int64(1), nil, "y"},
+			"over, not yet":           {xy, "y", setXY.ID, named, int64(1), xy, "y"},
+			"over, and another after": {xy, xz, setXY.ID, named, "3 " + setXZ.ID, xy, xz},
+			"and another before":      {xz, xy, setXY.ID, named, "1 " + setXZ.ID, xz, xy},
+			"both over":               {xy, listed.String(), setXZ.ID + " " + setXY.ID, open(setXZ), int64(1), nil, nil},
+		} {
+			do("DEL", sealKey)
+			at("1", c.at1)
+			at("3", c.at3)
+			require.Equal(t, c.says, do(sealCall("", c.is, " "+c.over+" ", "0")...), "%s: %s", side, name)
+			require.Equal(t, []any{c.after1, c.after3}, []any{at("1"), at("3")}, "%s: %s", side, name)
+			var own any
+			if c.says == int64(1) {
+				own = c.is.String()
 			}
+			require.Equal(t, own, do("GET", sealKey), "%s: %s", side, name)
 		}
 	}
-	return append(all, pure.Seal{Identity: identity("a"), Run: pure.NoRun, MaxTTL: time.Minute}.String())
 }
 
-// openingStates are the values of the opening's key.
-func openingStates() []string {
-	all := append([]string{""}, strange...)
-	for _, stage := range []pure.Stage{pure.Proposed, pure.Locked} {
-		for _, digit := range []string{"a", "b", "c"} {
-			all = append(all, pure.Opening{Stage: stage, Identity: identity(digit)}.String())
-		}
+// Where a user may not SELECT, the script does its work in its own database.
+// Without GET it gives no answer: a 0 would say that the node is something
+// else.
+func TestSealScriptOfAUserWhoMayLittle_R30(t *testing.T) {
+	server := redistest.Servers(t, 1)[0]
+	call := sealCall("", seals()[0], "  ", "0")
+	for lacks, want := range map[string]any{"select": int64(1), "get": nil} {
+		_, err := server.Do("ACL", "SETUSER", "lacks", "reset", "on", "nopass", "~*", "+@all", "-"+lacks)
+		require.NoError(t, err)
+		server.Authenticate("lacks", "any")
+		said, err := server.Do(call...)
+		server.Authenticate("", "")
+		require.Equal(t, want, said)
+		require.Equal(t, want == nil, err != nil, "%v", err)
 	}
-	return all
-}
-
-// sealChanges are the arguments of seal.lua.
-func sealChanges() (all [][]string) {
-	ids := func(digits ...string) string {
-		text := " "
-		for _, digit := range digits {
-			text += identity(digit).ID + " "
-		}
-		return text
-	}
-	who := identity("a").String()
-	for _, replaced := range []string{"", "  ", ids("b"), ids("b", "c"), ids("a")} {
-		all = append(all, []string{"propose", who, "500000000", replaced})
-	}
-	all = append(all, []string{"lock", who}, []string{"undo", who})
-	for _, watched := range []time.Duration{0, time.Minute, time.Hour} {
-		text := pure.Seal{Identity: identity("a"), Run: "m", MaxTTL: time.Minute, Watched: watched}.String()
-		all = append(all, []string{"seal", who, text}, []string{"adopt", who, text})
-	}
-	return append(all, []string{"adopt", who, pure.Seal{Identity: identity("a"), Run: pure.NoRun, MaxTTL: time.Minute}.String()})
 }
 
 // onServer returns what sends commands to a real server. They must succeed.

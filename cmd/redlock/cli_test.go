@@ -73,7 +73,6 @@ func TestUsage(t *testing.T) {
 		{"forgetful with max-ttl", []string{"run", nodes, "--forgetful", "r", "--", "true"}, "--forgetful excludes --max-ttl"},
 		{"ttl above the default max-ttl", []string{"run", nodes, "--max-ttl=0", "--ttl=31s", "r", "--", "true"}, "set a longer --max-ttl"},
 		{"the seal", []string{"acquire", nodes, "redlock:seal"}, "resource must have"},
-		{"the opening", []string{"acquire", nodes, "redlock:opening"}, "resource must have"},
 		{"a key beside a lock", []string{"run", nodes, "prices:redlock:mark", "--", "true"}, `not contain ":redlock:"`},
 		{"user without password", []string{"run", nodes, "--user=u", "r", "--", "true"}, "--user needs --password-env"},
 		{"both -n and -w", []string{"run", nodes, "-n", "-w1s", "r", "--", "true"}, "can't be used together"},

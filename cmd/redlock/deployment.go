@@ -251,7 +251,7 @@ const mostVote = time.Second
 // started.
 func checkResource(name string) error {
 	if len(name) < 1 || len(name) > 1024 || strings.Contains(name, ":redlock:") ||
-		name == "redlock:seal" || name == "redlock:opening" || name == "redlock:fence" {
+		name == "redlock:seal" || name == "redlock:fence" {
 		return redlock.ErrResource
 	}
 	return nil

@@ -15,7 +15,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redmux/redmux/cmd/redlock/internal/outlook"
 	"github.com/redmux/redmux/cmd/redlock/internal/probe"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 	"github.com/redmux/redmux/redlock/admin"
@@ -225,7 +227,7 @@ func TestInitOfMastersInUse_R30(t *testing.T) {
 	assert.Equal(t, "free", r.Nodes[0].Found)
 	do(t, servers[:1], "SET", "redlock:seal", "something")
 	r = initAs(t, exitInUse, "in_use", nodes)
-	assert.Contains(t, r.Nodes[0].Found, "hold something else")
+	assert.Contains(t, r.Nodes[0].Found, "the key redlock:seal holds something else")
 
 	do(t, servers[:1], "DEL", "redlock:seal")
 	do(t, servers[1:2], "CONFIG", "SET", "min-replicas-to-write", "1")
@@ -337,6 +339,14 @@ func TestNodesTellsAStepFromACorrection(t *testing.T) {
 	}
 }
 
+// A master that has an id alone is not sealed, also where no run id is known.
+func TestAMasterOfNoDeploymentIsNotSealed_R30(t *testing.T) {
+	var n nodeView
+	named := probe.Seal{State: probe.SealThere, Seal: pure.Seal{Seat: pure.Seat{Member: "0123456789abcdef"}}}
+	id, why := n.showDeployment(&probe.Facts{Seal: named}, &observer{outlook: outlook.New([]string{""}, []bool{false}, time.Minute)}, 0)
+	assert.Equal(t, []any{false, "", ""}, []any{n.Sealed, id, why})
+}
+
 // The table has the deployment, and how long and why a master does not count;
 // the JSON has the whole id. Nothing is written.
 func TestNodesShowsDeploymentAndQuarantine_R30(t *testing.T) {
@@ -371,14 +381,15 @@ func TestNodesShowsDeploymentAndQuarantine_R30(t *testing.T) {
 	assert.NotEmpty(t, nodesOf(t, exitOK, nodes, "--max-ttl=0", "--forgetful", "--observe=0").Nodes[0].Warnings)
 
 	require.NoError(t, servers[0].Restart())
-	do(t, servers[1:2], "SET", "redlock:seal", strings.ReplaceAll(seal(t, servers[2]), opened.Deployment, strings.Repeat("f", idDigits)))
+	was := seal(t, servers[1])
+	do(t, servers[1:2], "SET", "redlock:seal", strings.ReplaceAll(was, opened.Deployment, strings.Repeat("f", idDigits)))
 	r = nodesOf(t, exitOK, flags...)
 	assert.Equal(t, "another deployment", r.Nodes[1].QuarantineWhy)
 	assert.Equal(t, strings.Repeat("f", idDigits), r.Nodes[1].Deployment)
 	do(t, servers[1:2], "DEL", "redlock:seal")
 	r = nodesOf(t, exitOK, flags...)
 	assert.Equal(t, "no quorum is sealed", r.Nodes[2].QuarantineWhy)
-	do(t, servers[1:2], "SET", "redlock:seal", seal(t, servers[2]))
+	do(t, servers[1:2], "SET", "redlock:seal", was)
 	r = nodesOf(t, exitOK, flags...)
 	assert.Empty(t, r.Nodes[2].QuarantineWhy)
 	assert.Equal(t, "first seen", r.Nodes[0].QuarantineWhy, "it has lost its seal")

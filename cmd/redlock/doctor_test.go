@@ -103,7 +103,7 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 	opened, err := pure.ParseSeal(seals[0])
 	require.NoError(t, err)
 	mended := func(t *testing.T) {
-		do(t, servers, "DEL", "redlock:opening", "redlock:seal")
+		do(t, servers, "DEL", "redlock:seal")
 		for i := range servers {
 			do(t, servers[i:i+1], "SET", "redlock:seal", seals[i])
 		}
@@ -171,7 +171,7 @@ func TestDoctorFindsPlantedFaults(t *testing.T) {
 		{"not opened", func(t *testing.T) { do(t, servers, "DEL", "redlock:seal") }, mended, nil, exitOK, []string{"warning initialised"}},
 		{"an opening left over", func(t *testing.T) {
 			do(t, servers, "DEL", "redlock:seal")
-			do(t, one, "SET", "redlock:opening", pure.Opening{Stage: pure.Locked, Identity: opened.Identity}.String())
+			do(t, one, "SET", "redlock:seal", pure.Seal{Seat: pure.Seat{Member: opened.Member, Listed: opened.Open}, Names: opened.Names}.String())
 		}, mended, nil, exitOK, []string{"warning initialised"}},
 		{"other keys", func(t *testing.T) { do(t, one, "SET", "x", "y") }, func(t *testing.T) { do(t, one, "DEL", "x") }, nil, exitOK, []string{"note other-keys"}},
 		{"password", func(t *testing.T) {

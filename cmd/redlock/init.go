@@ -23,7 +23,7 @@ type initCommand struct {
 
 // Help is what --help shows below the first line.
 func (*initCommand) Help() string {
-	return `Writes a random id, the number of masters and MaxTTL on every master. From then on, clients that name other masters, another number of them or another --max-ttl are refused, and a master that restarts does not count until no lock from before can be valid. Locks can be taken at once: this command declares that no client holds a lock there.
+	return `Writes the id of the deployment, those of its masters and MaxTTL on every master. From then on, clients that name other masters, another number of them or another --max-ttl are refused, and a master that restarts does not count until no lock from before can be valid. Locks can be taken at once: this command declares that no client holds a lock there.
 
 Without it, the first client does the same, but declares nothing: it then waits until the masters have run for as long as --max-ttl.
 
@@ -185,12 +185,12 @@ func (d *deployment) found(ctx context.Context, probes []*probe.Probe) []initNod
 				n.QuarantineS = number(left.Seconds())
 				n.Found += fmt.Sprintf(", counts in %v", left.Round(100*time.Millisecond))
 			}
-		case why == outlook.WhyOpening:
-			n.Found = "being opened by another client, or left over from one: " + facts[i].Opening.Value.Identity.ID
+		case facts[i].Seal.Listed.ID != "":
+			n.Found = "being opened by a client, or left over from one: " + facts[i].Seal.Listed.ID
 		case why == outlook.WhyStrange:
-			n.Found = "the keys redlock:seal and redlock:opening hold something else"
+			n.Found = "the key redlock:seal holds something else"
 		case why == outlook.WhyUnread:
-			n.Found = "the keys redlock:seal and redlock:opening may not be read"
+			n.Found = "the key redlock:seal may not be read"
 		}
 		all = append(all, n)
 	}

@@ -311,7 +311,7 @@ const shownDigits = 8
 // showDeployment formats the deployment, and the quarantine.
 func (n *nodeView) showDeployment(f *probe.Facts, o *observer, i int) (id, quarantine string) {
 	n.Deployment, n.Size = o.deploymentOf(i)
-	n.Sealed = f.Seal.State == probe.SealThere && f.Seal.Process == f.Process() && f.Err == nil
+	n.Sealed = f.Seal.Open.ID != "" && f.Seal.Run == f.Process() && f.Err == nil
 	if n.Deployment != "" {
 		id = fmt.Sprintf("%s of %d", n.Deployment[:shownDigits], n.Size)
 	}

@@ -17,13 +17,13 @@ type observer struct {
 
 // observe returns an observer of the deployment that the flags name.
 func (d *deployment) observe(probes []*probe.Probe) *observer {
-	var addrs []string
+	var names []string
 	var durable []bool
 	for i, node := range probes {
-		addrs = append(addrs, node.Addr())
+		names = append(names, node.Name())
 		durable = append(durable, slices.Contains(d.Durable, d.Nodes[i]))
 	}
-	return &observer{begun: time.Now(), outlook: outlook.New(addrs, durable, d.longest()), forgetful: d.Forgetful}
+	return &observer{begun: time.Now(), outlook: outlook.New(names, durable, d.longest()), forgetful: d.Forgetful}
 }
 
 // look takes in what the probes found. Clocks are those of the nodes.
@@ -46,5 +46,5 @@ func (o *observer) standing(i int) (left time.Duration, why string) {
 // has; zero if it shows none.
 func (o *observer) deploymentOf(i int) (id string, nodes int) {
 	who := o.outlook.Deployment().Shown(i)
-	return who.ID, who.Nodes
+	return who.ID, who.Nodes()
 }

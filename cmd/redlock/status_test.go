@@ -287,7 +287,7 @@ func TestStatusInterrupted(t *testing.T) {
 // quarantined: nothing is granted, and nothing kept.
 func TestStatusDoesNotMindMaxTTL(t *testing.T) {
 	servers, nodes := masters(t, 1)
-	do(t, servers, "SET", "redlock:seal", "redlock-seal 1 run_id=x max_ttl_ms=5000 watched_ms=6000")
+	do(t, servers, "SET", "redlock:seal", regexp.MustCompile(`max_ttl_ms=\d+`).ReplaceAllString(seal(t, servers[0]), "max_ttl_ms=5000"))
 	assert.Equal(t, verdictFree, statusOf(t, nodes, "job", exitOK).Verdict)
 	got := within("status", nodes, "--max-ttl=1h", "job")
 	assert.Equal(t, exitOK, got.code, got)

@@ -59,7 +59,7 @@ var (
 	// Scan returns names of keys.
 	//go:embed scan.lua
 	Scan string
-	// Seal changes the seal and the opening that precedes it (R23, R30).
+	// Seal changes the seal (R23, R30).
 	//go:embed seal.lua
 	Seal string
 	// AcquireFenced sets a lock that has a fencing number (docs/fencing.md).

@@ -6,137 +6,324 @@ import (
 	"time"
 )
 
-// A Verb is what a client does to a node's seal or opening; see
-// internal/lua/seal.lua.
+// An Order is what to do at a node: to look at its seal, or to write what the
+// node Is there, if it still is what it Was; see internal/lua/seal.lua.
+type Order struct {
+	Verb    Verb
+	Node    int
+	Was, Is Seat
+	Names   Names
+}
+
+// A Verb is the kind of an Order.
 type Verb uint8
 
 // The verbs.
 const (
 	Nothing Verb = iota
-	Look         // read both
-	Propose
-	Lock
-	Confirm // write the seal in place of the lock
-	Adopt   // write the seal on a free node
-	Undo
+	Look
+	Write
 )
 
-// An Order is a Verb for some nodes.
-type Order struct {
-	Verb     Verb
-	Nodes    Set
-	Identity Identity
-}
+// adoptWithin is how long a node whose process is young must be connected
+// before it is opened. The empty successor of a member of another deployment is
+// adopted by a client of that one before: clients reconnect within 1.2 s (R26).
+const adoptWithin = 3 * time.Second
 
-const (
-	// ProposalTTL is how long a proposal stays. A client locks only what all
-	// nodes accepted within openWithin, so it locks long before that ends.
-	ProposalTTL = 5 * time.Second
-	openWithin  = time.Second
-	// openingDead is how long a lock must be unchanged before it counts as left
-	// by a client that died.
-	openingDead = 2 * time.Second
-	// adoptAlone is how long a free node waits if no node shows the identity,
-	// and only this client remembers it.
-	adoptAlone = 2 * time.Second
-	// adoptWithin is how long a node whose process is young must be
-	// connected before it is opened. The empty successor of a member of
-	// another deployment is adopted by a client of that one before: clients
-	// reconnect within 1.2 s (R26).
-	adoptWithin = 3 * time.Second
-	// openPause is the mean of the first pause between attempts, and
-	// openPauseMost the mean of the longest.
-	openPause     = 20 * time.Millisecond
-	openPauseMost = 500 * time.Millisecond
-)
+// settlePass bounds how long Next need not be called without an event.
+const settlePass = 2 * time.Second
 
 // Next returns the next order, or Nothing if there is none for the moment. It
 // must be called until it returns Nothing. random returns 64 random bits.
+//
+// A set without a deployment is opened in three steps, and needs all nodes.
+// Each node without an id gets one. Then the nodes are listed for the set of
+// just these ids, in the order of the ids. Once all are, they get their seals.
+// A node is listed for one set at a time. So a seal exists only after each node
+// of the set was listed for it at one time, and of two overlapping sets only
+// one can be opened. Clients of one set do the same, in whatever order they
+// come, so one that dies does no harm.
 func (d *Deployment) Next(now time.Duration, random func() uint64) Order {
-	if o := d.proceed(now, random); o.Verb != Nothing {
-		return o
+	for i := range d.nodes {
+		if n := &d.nodes[i]; n.up && n.outdated {
+			n.outdated, n.looked = false, false
+			return Order{Verb: Look, Node: i}
+		}
 	}
-	if o := d.lookAgain(now); o.Verb != Nothing {
-		return o
-	}
-	if d.opening.stage != Nothing {
-		return Order{}
-	}
-	for _, rule := range [...]func(time.Duration) Order{d.complete, d.adopt, d.revive} {
-		if o := rule(now); o.Verb != Nothing {
-			d.each(o.Nodes, func(n *nodeView) { n.pending = true })
+	for _, rule := range rules {
+		if o := rule(d, now, random); o.Verb != Nothing {
+			if o.Verb == Write {
+				d.nodes[o.Node].pending = true
+			}
 			return o
 		}
 	}
-	return d.open(now, random)
+	return Order{}
+}
+
+var rules = [...]func(d *Deployment, now time.Duration, random func() uint64) Order{
+	(*Deployment).complete, (*Deployment).adopt, (*Deployment).rename, (*Deployment).reset, (*Deployment).name, (*Deployment).list, (*Deployment).seal,
 }
 
 // Wait returns when Next may have an order again without a further event.
 func (d *Deployment) Wait(now time.Duration) time.Duration {
-	next := now + openingDead
-	if _, bound := d.Identity(); bound && d.opening.stage == Nothing {
-		return next
-	}
-	if o := &d.opening; o.stage == Propose {
-		next = min(next, o.begun+openWithin)
-	} else if at := max(o.pause, d.settled()); now < at {
+	next := now + settlePass
+	if at := d.settled(); now < at {
 		next = min(next, at)
 	}
 	return next
 }
 
-// open begins an attempt if all nodes are up, were looked at, and are free. It
-// asks one node first, the arbiter, the same for all clients of the set. So the
-// client that gets the arbiter also gets the other nodes.
-func (d *Deployment) open(now time.Duration, random func() uint64) Order {
-	if now < max(d.opening.pause, d.settled()) || !d.allFree() {
-		return Order{}
-	}
-	arbiter := 0
-	for i := range d.nodes {
-		if d.nodes[i].name < d.nodes[arbiter].name {
-			arbiter = i
-		}
-	}
-	who := Identity{ID: fmt.Sprintf("%016x%016x", random(), random()), Nodes: len(d.nodes), Members: d.members}
-	d.opening = attempt{stage: Propose, who: who, begun: now, asked: SetOf(arbiter), debut: d.Debut(), delay: d.opening.delay}
-	return Order{Propose, d.opening.asked, who}
+// put orders that a node becomes something else.
+func (d *Deployment) put(node int, is Seat, names Names) Order {
+	return Order{Write, node, d.nodes[node].seen.Seal.Seat, is, names}
 }
 
-// allFree reports whether all nodes are up, were looked at, and are free.
-func (d *Deployment) allFree() bool {
-	return d.all(func(i int) bool { return d.nodes[i].known() && d.free(i) && d.Former(i) == "" })
+// renamed orders that a node gets a new id, and leaves what it was listed for.
+// The seal of a deployment that is replaced stays.
+func (d *Deployment) renamed(node int, random func() uint64) Order {
+	is := Seat{Member: fmt.Sprintf("%016x", random()), Open: d.nodes[node].seen.Seal.Open}
+	return d.put(node, is, "")
+}
+
+// complete seals nodes that are listed for the set of another node's seal. That
+// seal proves that all nodes were listed for it.
+func (d *Deployment) complete(time.Duration, func() uint64) Order {
+	who, _ := d.Identity()
+	for i := range d.nodes {
+		if n := &d.nodes[i]; who != (Identity{}) && n.ready() && d.listed(i) == who {
+			return d.put(i, Seat{Member: n.seen.Seal.Member, Open: who}, n.seen.Seal.Names)
+		}
+	}
+	return Order{}
+}
+
+// adopt gives members that have lost their seal their place again. Another node
+// must show the deployment at the moment.
+func (d *Deployment) adopt(time.Duration, func() uint64) Order {
+	who, _ := d.Identity()
+	shown := who != Identity{} && !d.all(func(i int) bool { return !d.shows(i, who) })
+	if !shown || d.Founds || !d.all(d.agrees) {
+		return Order{}
+	}
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		if !n.ready() || !n.seen.Free() {
+			continue
+		}
+		if member := d.memberOf(who, i); member != "" {
+			return d.put(i, Seat{Member: member, Open: who}, d.reached(who).With(member, n.name))
+		}
+	}
+	return Order{}
+}
+
+// agrees reports whether a node's seal, if any, has this client's MaxTTL.
+func (d *Deployment) agrees(node int) bool {
+	s := d.nodes[node].seen.Seal
+	return d.MaxTTL == 0 || s.MaxTTL == 0 || s.MaxTTL == d.MaxTTL
+}
+
+// reached returns the names by which this client reaches the members. What one
+// node says of names stays its own word (R33).
+func (d *Deployment) reached(who Identity) (all Names) {
+	for i := range d.nodes {
+		if n := &d.nodes[i]; d.shows(i, who) && who.Has(n.seen.Seal.Member) {
+			all = all.With(n.seen.Seal.Member, n.name)
+		}
+	}
+	return all
+}
+
+// rename adds the names by which this client reaches the members. Later a
+// client that knows no others may find a node without its seal.
+func (d *Deployment) rename(time.Duration, func() uint64) Order {
+	who, bound := d.Identity()
+	if !bound || d.Founds {
+		return Order{}
+	}
+	for i := range d.nodes {
+		if n := &d.nodes[i]; n.ready() && d.lacks(i, who) {
+			return d.put(i, n.seen.Seal.Seat, n.seen.Seal.Names.And(d.reached(who)))
+		}
+	}
+	return Order{}
+}
+
+// lacks reports whether a node's seal lacks a name by which this client reaches
+// a member.
+func (d *Deployment) lacks(node int, who Identity) bool {
+	names := d.nodes[node].seen.Seal.Names
+	return d.shows(node, who) && !d.all(func(i int) bool {
+		n := &d.nodes[i]
+		return !d.shows(i, who) || !who.Has(n.seen.Seal.Member) || !names.Lacks(n.seen.Seal.Member, n.name)
+	})
+}
+
+// reset frees nodes that are listed for this client's nodes in vain: the set
+// can never be opened, since one of them has another id than the set's, or is
+// in another set. What is known of the others must be newer than the listing.
+// The node gets a new id, lest the set be complete once more.
+func (d *Deployment) reset(_ time.Duration, random func() uint64) Order {
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		if !n.ready() || d.listed(i) == (Identity{}) || !d.lists(n.seen.Seal) || !d.vain(i) {
+			continue
+		}
+		for j := range d.nodes {
+			if other := &d.nodes[j]; j != i && other.known() && other.asked <= n.changed {
+				other.looked = false
+				return Order{Verb: Look, Node: j}
+			}
+		}
+		return d.renamed(i, random)
+	}
+	return Order{}
+}
+
+// vain reports whether another node shows that the set for which one is listed
+// can never be opened. It can if a node is sealed for it.
+func (d *Deployment) vain(node int) bool {
+	set, names := d.listed(node), d.nodes[node].seen.Seal.Names
+	vain := false
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		is := n.seen.Seal.Seat
+		switch {
+		case d.open(i) == set:
+			return false
+		case i == node, !n.known(), n.seen.What == SealStrange, is.Listed == set:
+		case d.free(i) && is.Member == names.Member(n.name):
+		default:
+			vain = true
+		}
+	}
+	return vain
+}
+
+// free reports whether a node is in no set but replaced ones.
+func (d *Deployment) free(node int) bool {
+	return d.nodes[node].seen.What != SealStrange && d.open(node) == Identity{} && d.listed(node) == Identity{}
+}
+
+// opens reports whether this client may go on to open the set.
+func (d *Deployment) opens(now time.Duration) bool {
+	return now >= d.settled() && d.all(func(i int) bool {
+		n := &d.nodes[i]
+		return n.known() && n.seen.What != SealStrange && d.open(i) == Identity{} && d.Opening(i) == "" && d.Former(i) == ""
+	})
+}
+
+// name gives the nodes ids. A member of a set that is replaced gets a new one,
+// lest the same id follow from the same members.
+func (d *Deployment) name(now time.Duration, random func() uint64) Order {
+	if !d.opens(now) {
+		return Order{}
+	}
+	for i := range d.nodes {
+		if n := &d.nodes[i]; d.nameless(i) && d.free(i) && n.ready() {
+			return d.renamed(i, random)
+		}
+	}
+	return Order{}
+}
+
+// nameless reports whether a node has no id, or that of a replaced set.
+func (d *Deployment) nameless(node int) bool {
+	is := d.nodes[node].seen.Seal.Seat
+	return is.Member == "" || d.void(is.Open) && is.Open.Has(is.Member) || d.void(is.Listed) && is.Listed.Has(is.Member)
+}
+
+// set returns what this client's nodes would be, by their ids. It is zero if
+// some have none.
+func (d *Deployment) set() Identity {
+	var members []string
+	for i := range d.nodes {
+		if d.nameless(i) {
+			return Identity{}
+		}
+		members = append(members, d.nodes[i].seen.Seal.Member)
+	}
+	who := IdentityOf(members)
+	if !who.sound() {
+		return Identity{} // some are the same
+	}
+	return who
+}
+
+// list lists the node with the smallest id that is not listed yet.
+func (d *Deployment) list(now time.Duration, _ func() uint64) Order {
+	if !d.opens(now) {
+		return Order{}
+	}
+	who := d.set()
+	next := -1
+	var names Names
+	for i := range d.nodes {
+		n := &d.nodes[i]
+		names = names.With(n.seen.Seal.Member, n.name)
+		switch {
+		case who == Identity{}, n.pending || n.failed || d.listed(i) != (Identity{}) && d.listed(i) != who:
+			return Order{}
+		case d.listed(i) == who:
+		case next < 0 || n.seen.Seal.Member < d.nodes[next].seen.Seal.Member:
+			next = i
+		}
+	}
+	if next < 0 {
+		return Order{}
+	}
+	is := d.nodes[next].seen.Seal.Seat
+	is.Listed = who // beside a deployment that is replaced
+	return d.put(next, is, names)
+}
+
+// seal seals the nodes once all are listed for the set.
+func (d *Deployment) seal(now time.Duration, _ func() uint64) Order {
+	if d.all(func(i int) bool { return d.listed(i) == Identity{} }) {
+		return Order{}
+	}
+	who := d.set()
+	all := who != Identity{} && d.all(func(i int) bool {
+		return d.listed(i) == who || d.bound == who.ID && d.open(i) == who
+	})
+	if !all || d.bound != who.ID && !d.opens(now) {
+		return Order{}
+	}
+	if d.bound != who.ID {
+		d.belong(who.ID)
+		d.Opened, d.news.opens = who.ID, true
+	}
+	for i := range d.nodes {
+		if n := &d.nodes[i]; n.ready() && d.listed(i) == who {
+			return d.put(i, Seat{Member: n.seen.Seal.Member, Open: who}, n.seen.Seal.Names)
+		}
+	}
+	return Order{}
 }
 
 // Settles returns how long it takes until this client opens the set, for one
 // that only waits for time to pass; otherwise 0.
 func (d *Deployment) Settles(now time.Duration) time.Duration {
-	if d.Opening() || !d.allFree() {
+	at := d.settled()
+	if !d.opens(max(now, at)) || !d.all(d.free) {
 		return 0
 	}
-	return max(0, d.settled()-now)
+	return max(0, at-now)
 }
 
 // settled returns from when on no node may still be the empty successor of
 // another deployment's member. A process that has run for long is none. A
 // client that founds the set knows no other deployment but the replaced ones.
 func (d *Deployment) settled() (at time.Duration) {
-	if d.Founds {
-		return d.lapsed()
-	}
 	for i := range d.nodes {
 		n := &d.nodes[i]
-		at = max(at, min(n.firstLook+adoptWithin, n.born+max(d.Need, adoptWithin)))
-	}
-	return at
-}
-
-// lapsed returns from when on the locks of replaced deployments last no longer
-// than clients of the new one wait. For a replaced one with a longer MaxTTL,
-// that is the difference.
-func (d *Deployment) lapsed() (at time.Duration) {
-	for i := range d.nodes {
-		if n := &d.nodes[i]; d.replaces(n.seen.Identity()) {
+		switch {
+		case !d.Founds:
+			at = max(at, min(n.firstLook+adoptWithin, n.born+max(d.Need, adoptWithin)))
+		case n.seen.Identity() != Identity{}:
+			// The locks of a replaced deployment must not last longer than the
+			// clients of the new one wait.
 			at = max(at, n.firstLook+NeedFor(n.seen.Seal.MaxTTL, d.Drift)-d.Need)
 		}
 	}
@@ -148,231 +335,9 @@ func (d *Deployment) lapsed() (at time.Duration) {
 // others. Otherwise it returns "". If such a node comes back empty, the clients
 // of its former deployment adopt it again.
 func (d *Deployment) Former(node int) string {
-	n := &d.nodes[node]
-	switch was := n.lastID; {
-	case was == d.bound, strings.Contains(d.earlier, was), n.lastMembers == d.members, d.replaces(Identity{ID: was}):
+	was := d.nodes[node].last
+	if d.void(was.Open) || was.Open.ID == d.bound || strings.Contains(d.earlier, was.Open.ID) || d.lists(was) {
 		return ""
-	default:
-		return was
 	}
-}
-
-// free reports whether a node belongs to no deployment and is in no opening,
-// other than replaced ones.
-func (d *Deployment) free(node int) bool {
-	s := d.nodes[node].seen
-	return s.What != SealStrange && d.void(s.Identity()) && d.void(s.Opening.Identity)
-}
-
-// proceed continues this client's attempt.
-func (d *Deployment) proceed(now time.Duration, random func() uint64) Order {
-	o := &d.opening
-	all := All(len(d.nodes))
-	failed := o.no || o.lost
-	switch o.stage {
-	case Propose:
-		switch {
-		case failed || now-o.begun > openWithin:
-			return d.abandon(now, random, true)
-		case o.yes != o.asked:
-		case o.asked != all: // the arbiter accepted it
-			rest := all.Without(o.asked)
-			o.asked = all
-			return Order{Propose, rest, o.who}
-		default:
-			return d.advance(Lock)
-		}
-	case Lock:
-		switch {
-		case o.no: // no node will ever be sealed for it
-			return d.abandon(now, random, true)
-		case o.lost: // every node may be locked; looks will show that
-			return d.abandon(now, random, false)
-		case o.yes == all:
-			return d.advance(Confirm)
-		}
-	case Confirm:
-		if o.yes == all || failed {
-			return d.abandon(now, random, false)
-		}
-	}
-	return Order{}
-}
-
-// advance begins the next stage of this client's attempt. It does not seal a
-// node whose connection ended after it was locked.
-func (d *Deployment) advance(stage Verb) Order {
-	o := &d.opening
-	o.stage, o.yes = stage, 0
-	if stage == Confirm {
-		d.Opened = o.who.ID
-		d.belong(o.who.ID)
-	}
-	order := Order{stage, o.asked, o.who}
-	for i := range d.nodes {
-		if !d.nodes[i].up {
-			order.Nodes = order.Nodes.Without(SetOf(i))
-			o.lost = true
-		}
-	}
-	return order
-}
-
-// abandon ends this client's attempt. If undo, its order removes the proposals
-// and locks of the attempt.
-func (d *Deployment) abandon(now time.Duration, random func() uint64, undo bool) Order {
-	o := d.opening
-	delay := min(max(2*o.delay, openPause), openPauseMost)
-	pause := now + delay/2 + time.Duration(random()%uint64(delay))
-	d.opening = attempt{pause: pause, delay: delay}
-	d.each(o.asked, func(n *nodeView) { n.outdated = o.stage != Confirm || n.outdated })
-	if !undo {
-		return Order{}
-	}
-	return Order{Undo, o.asked, o.who}
-}
-
-// Quit ends this client's attempt for good. Its order removes proposals. Locks
-// stay for other clients to complete, since every node may be locked.
-func (d *Deployment) Quit() Order {
-	o := d.opening
-	d.opening = attempt{}
-	if o.stage != Propose {
-		return Order{}
-	}
-	return Order{Undo, o.asked, o.who}
-}
-
-// lookAgain orders looks at the nodes on which something unknown was found.
-func (d *Deployment) lookAgain(now time.Duration) Order {
-	o := Order{Verb: Look}
-	if d.opening.stage != Nothing || now < d.opening.pause {
-		return Order{}
-	}
-	for i := range d.nodes {
-		if n := &d.nodes[i]; n.up && n.outdated {
-			n.outdated, n.looked = false, false
-			o.Nodes = o.Nodes.Add(i)
-		}
-	}
-	return o.orNothing()
-}
-
-// orNothing returns the order, or Nothing if it is for no node.
-func (o Order) orNothing() Order {
-	if o.Nodes == 0 {
-		return Order{}
-	}
-	return o
-}
-
-// complete seals nodes locked for an identity of another node's seal. That seal
-// proves that all nodes were locked for it.
-func (d *Deployment) complete(time.Duration) Order {
-	who, _ := d.Identity()
-	if who == (Identity{}) {
-		return Order{}
-	}
-	return Order{Confirm, d.locked(Opening{Locked, who}), who}.orNothing()
-}
-
-// locked returns the nodes with an opening that can be sent an order.
-func (d *Deployment) locked(is Opening) (nodes Set) {
-	for i := range d.nodes {
-		if n := &d.nodes[i]; n.ready() && n.seen.Opening == is {
-			nodes = nodes.Add(i)
-		}
-	}
-	return nodes
-}
-
-// adopt gives the identity to members that have lost it. If no node shows it at
-// the moment, all may have lost it and been opened anew without this client's
-// knowledge. adopt then waits a while for another node to show the present
-// identity.
-func (d *Deployment) adopt(now time.Duration) Order {
-	who, _ := d.Identity()
-	if who == (Identity{}) || d.Founds || !d.all(d.agrees) {
-		return Order{}
-	}
-	shown := !d.all(func(i int) bool { return !d.shows(i, who) })
-	o := Order{Adopt, 0, who}
-	for i := range d.nodes {
-		switch n := &d.nodes[i]; {
-		case !n.ready(), !n.seen.Free(), !d.knows(who, n):
-		case shown, now-n.firstLook >= adoptAlone:
-			o.Nodes = o.Nodes.Add(i)
-		}
-	}
-	return o.orNothing()
-}
-
-// agrees reports whether a node's seal, if any, has this client's MaxTTL.
-func (d *Deployment) agrees(node int) bool {
-	switch s := d.nodes[node].seen.Seal; {
-	case d.MaxTTL == 0, s.MaxTTL == 0, s.Identity == (Identity{}):
-		return true
-	default:
-		return s.MaxTTL == d.MaxTTL
-	}
-}
-
-// revive ends an opening left by a client at its death. If every node is locked
-// or sealed for the identity, all locks were confirmed, and no client will
-// remove them: revive seals them. If a member of the set carries neither the
-// proposal nor the lock, no client will ever seal the identity, since locks are
-// sent only once all proposals were accepted: revive removes them.
-func (d *Deployment) revive(now time.Duration) Order {
-	for i := range d.nodes {
-		n, left := &d.nodes[i], d.nodes[i].seen.Opening
-		if left.Stage != Locked || !n.ready() || now-n.changed < openingDead {
-			continue
-		}
-		locked := d.locked(left)
-		switch {
-		case left.Identity.Nodes == len(d.nodes) && d.all(func(j int) bool { return d.identity(j) == left.Identity || locked.Has(j) }):
-			return Order{Confirm, locked, left.Identity}
-		case d.dead(left.Identity, n.changed):
-			return Order{Undo, locked, left.Identity}
-		}
-	}
-	return Order{}
-}
-
-// dead reports whether no client will ever seal a node for an identity in
-// locks. Such a lock is dead if a member, looked at after it, has neither the
-// identity's proposal nor its lock nor its seal. No other node may have the
-// seal: the member may have lost its own.
-func (d *Deployment) dead(who Identity, locked time.Duration) bool {
-	lacking := false
-	for i := range d.nodes {
-		n := &d.nodes[i]
-		switch shows := d.identity(i); {
-		case shows == who:
-			return false
-		case !n.ready(), n.asked <= locked, n.seen.Opening.Identity == who:
-		case who.Members == d.members, shows != (Identity{}) && who.Lists(n.name):
-			lacking = true
-		}
-	}
-	return lacking
-}
-
-// all reports whether a condition holds for every node.
-func (d *Deployment) all(is func(node int) bool) bool {
-	for i := range d.nodes {
-		if !is(i) {
-			return false
-		}
-	}
-	return true
-}
-
-// each calls a function for some nodes.
-func (d *Deployment) each(nodes Set, do func(*nodeView)) {
-	for i := range d.nodes {
-		if nodes.Has(i) {
-			do(&d.nodes[i])
-		}
-	}
+	return was.Open.ID
 }

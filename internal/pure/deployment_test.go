@@ -2,6 +2,9 @@ package pure
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,17 +20,23 @@ type deployer struct {
 	random uint64
 }
 
-// deploys returns a client of three nodes that are up and free. Their processes
+// deploysOf returns a client of nodes that are up and free. Their processes
 // started long ago.
-func deploys(t *testing.T) *deployer {
-	d := NewDeployment([]string{"a:1", "b:1", "c:1"})
+func deploysOf(t *testing.T, addrs ...string) *deployer {
+	var names []string
+	for _, addr := range addrs {
+		names = append(names, NameOf(addr, 0))
+	}
+	d := NewDeployment(names)
 	c := &deployer{t, &d, time.Hour, 1}
-	for i := range 3 {
+	for i := range addrs {
 		c.Join(i)
 		c.sees(i, Sighting{What: SealAbsent})
 	}
 	return c
 }
+
+func deploys(t *testing.T) *deployer { return deploysOf(t, "a:1", "b:1", "c:1") }
 
 func (c *deployer) sees(node int, s Sighting) { c.Sight(node, s, c.now, c.now) }
 
@@ -45,132 +54,169 @@ func (c *deployer) next() []Order {
 			return all
 		}
 		all = append(all, o)
-		require.Less(c.t, len(all), 10, "Next does not end: %v", all)
+		require.Less(c.t, len(all), 20, "Next does not end: %v", all)
 	}
 }
 
 // one returns the next order, which must be the only one.
-func (c *deployer) one(verb Verb, nodes Set) Order {
+func (c *deployer) one(verb Verb, node int) Order {
 	c.t.Helper()
 	all := c.next()
 	require.Len(c.t, all, 1, "%v", all)
-	require.Equal(c.t, verb, all[0].Verb)
-	require.Equal(c.t, nodes, all[0].Nodes, "%016b", all[0].Nodes)
+	require.Equal(c.t, []any{verb, node}, []any{all[0].Verb, all[0].Node})
 	return all[0]
 }
 
 func (c *deployer) none() { c.t.Helper(); require.Empty(c.t, c.next()) }
 
-// answers is the same answer of several nodes.
-func (c *deployer) answers(o Order, done bool) {
-	for i := range 3 {
-		if o.Nodes.Has(i) {
-			c.Answer(i, o, done)
-		}
+// done answers orders.
+func (c *deployer) done(all ...Order) {
+	for _, o := range all {
+		c.Answer(o.Node, o, true, c.now)
 	}
 }
 
-// arbiter is the node that a client of the set asks first.
-func (c *deployer) arbiter() int {
-	first := 0
-	for i := range c.nodes {
-		if c.nodes[i].name < c.nodes[first].name {
-			first = i
-		}
+// names brings the client to where all nodes have ids, and lists to where all
+// are listed. seals returns the orders to write the seals.
+func (c *deployer) names() {
+	c.t.Helper()
+	all := c.next()
+	require.NotEmpty(c.t, all)
+	c.done(all...)
+}
+
+func (c *deployer) lists() {
+	c.t.Helper()
+	c.names()
+	for range c.nodes {
+		all := c.next()
+		require.Len(c.t, all, 1, "one at a time")
+		c.done(all...)
 	}
-	return first
 }
 
-// proposes brings the client to where all nodes have accepted its proposal, but
-// for one answer, and returns that one's order.
-func (c *deployer) proposes() Order {
+func (c *deployer) seals() []Order {
 	c.t.Helper()
-	first := c.arbiter()
-	o := c.one(Propose, 1<<first)
-	c.none()
-	c.Answer(first, o, true)
-	rest := c.one(Propose, 0b111&^(1<<first))
-	assert.Equal(c.t, o.Identity, rest.Identity)
-	return rest
+	c.lists()
+	all := c.next()
+	require.Len(c.t, all, len(c.nodes))
+	return all
 }
 
-// locks brings the client to its order to lock.
-func (c *deployer) locks() Order {
-	c.t.Helper()
-	c.answers(c.proposes(), true)
-	return c.one(Lock, 0b111)
+// member is the id of a node.
+func member(i int) string { return fmt.Sprintf("%016x", 0xa0+i) }
+
+// identity is the deployment of members.
+func identity(members ...int) Identity {
+	var all []string
+	for _, i := range members {
+		all = append(all, member(i))
+	}
+	return IdentityOf(all)
 }
 
-func sealOf(who Identity) Sighting {
-	return Sighting{What: SealSeen, Seal: Seal{Identity: who, Run: "r", MaxTTL: ms}}
+var ours = identity(0, 1, 2)
+
+// namesOf gives the nodes of deploys to members.
+func namesOf(members ...int) (all Names) {
+	for i, m := range members {
+		all = all.With(member(m), NameOf(fmt.Sprintf("%c:1", 'a'+i), 0))
+	}
+	return all
 }
 
-func lockOf(who Identity) Sighting {
-	return Sighting{What: SealAbsent, Opening: Opening{Locked, who}}
+// seal is that of a member that three nodes know by the usual names.
+func seal(i int, who Identity) Sighting {
+	return Sighting{What: SealSeen, Seal: Seal{Seat: Seat{Member: member(i), Open: who}, Names: namesOf(0, 1, 2), Run: "r", MaxTTL: ms}}
 }
 
-// another is the identity that another client gives to the same nodes.
-func (c *deployer) another() Identity {
-	return Identity{ID: fmt.Sprintf("%032x", 0xabc), Nodes: 3, Members: c.members}
+// foreign is that of a member of others.
+func foreign(i int, who Identity) Sighting {
+	s := seal(i, who)
+	s.Seal.Names = Names(member(i) + ":" + NameOf("x", i))
+	return s
 }
 
-// A set is opened in three steps, each of which all nodes confirm before the
-// next begins; the arbiter is asked first.
+func listing(i int, who Identity, names Names) Sighting {
+	return Sighting{What: SealSeen, Seal: Seal{Seat: Seat{Member: member(i), Listed: who}, Names: names}}
+}
+
+func named(i int) Sighting {
+	return Sighting{What: SealSeen, Seal: Seal{Seat: Seat{Member: member(i)}}}
+}
+
+// A set is opened in three steps. Each is done on all nodes before the next
+// begins, and the nodes are listed in the order of their ids.
 func TestOpening_R30(t *testing.T) {
 	c := deploys(t)
-	last := c.proposes()
-	c.none()
-	assert.Equal(t, c.now+openWithin, c.Wait(c.now))
-	for i := range 3 {
-		if last.Nodes.Has(i) {
-			c.none()
-			c.Answer(i, last, true)
+	c.random = 6 // ids 7, 8, 9
+	all := c.next()
+	require.Len(t, all, 3)
+	ids := []string{"0000000000000009", "0000000000000007", "0000000000000008"}
+	for i, o := range all {
+		require.Equal(t, Order{Write, i, Seat{}, Seat{Member: o.Is.Member}, ""}, o)
+		o.Is.Member = ids[i] // another client was faster
+		c.none()
+		c.sees(i, Sighting{What: SealSeen, Seal: Seal{Seat: o.Is}})
+		c.Answer(i, o, true, c.now)
+	}
+	who := IdentityOf(slices.Clone(ids))
+	for _, i := range []int{1, 2, 0} {
+		o := c.one(Write, i)
+		require.Equal(t, Order{Write, i, Seat{Member: ids[i]}, Seat{Member: ids[i], Listed: who}, o.Names}, o)
+		require.False(t, c.Opens())
+		c.done(o)
+	}
+	seals := c.next()
+	require.Len(t, seals, 3)
+	require.True(t, c.Opens())
+	require.False(t, c.Opens(), "once")
+	require.True(t, c.Debut())
+	for i, o := range seals {
+		require.Equal(t, Order{Write, i, Seat{Member: ids[i], Listed: who}, Seat{Member: ids[i], Open: who}, o.Names}, o)
+		for j, id := range ids {
+			require.Equal(t, id, o.Names.Member(c.nodes[j].name))
 		}
-	}
-	for _, verb := range []Verb{Lock, Confirm} {
-		o := c.one(verb, 0b111)
-		assert.Equal(t, Identity{last.Identity.ID, 3, MembersOf([]string{"c:1", "b:1", "a:1"})}, o.Identity)
-		assert.True(t, o.Identity.sound(), "%s", o.Identity)
-		assert.True(t, c.Debut())
-		for i := range 3 {
-			c.none()
-			_, bound := c.Identity()
-			assert.Equal(t, verb == Confirm && i == 2, bound)
-			c.Answer(i, o, true)
-		}
+		c.none()
+		c.done(o)
+		_, bound := c.Identity()
+		require.Equal(t, i > 0, bound)
 	}
 	c.none()
-	who, bound := c.Identity()
-	assert.Equal(t, last.Identity, who)
-	assert.True(t, bound)
-	assert.Equal(t, who.ID, c.Opened)
+	require.Equal(t, who.ID, c.Opened)
 	for i := range 3 {
-		assert.True(t, c.Counts(i))
-		assert.Equal(t, BerthCounts, c.Berth(i))
+		require.True(t, c.Counts(i))
+		require.Equal(t, BerthCounts, c.Berth(i))
+		require.Equal(t, who.Nodes(), len(ids))
 	}
-	assert.False(t, c.Debut(), "it is over")
-	assert.Equal(t, c.now+openingDead, c.Wait(c.now))
+	require.False(t, c.Debut(), "it is over")
+	require.False(t, c.Rebound(), "it is its own")
+	require.Equal(t, c.now+settlePass, c.Wait(c.now))
 	c.passes(time.Hour)
 	c.none()
 }
 
-// An opening needs every node, up and free, as seen over its connection.
+// An opening needs every node, up and in no set, as seen over its connection.
 func TestNothingIsOpened_R30(t *testing.T) {
-	other := Identity{ID: fmt.Sprintf("%032x", 0xabc), Nodes: 3, Members: MembersOf([]string{"x:1", "d:1", "e:1"})}
+	others := identity(7, 8, 9)
 	for name, c := range map[string]struct {
 		does  func(c *deployer)
 		berth Berth // of node 1
 	}{
-		"one is down":              {func(c *deployer) { c.Part(0) }, BerthUnopened},
-		"one was not looked at":    {func(c *deployer) { c.Part(1); c.Join(1) }, BerthUnread},
-		"one cannot be read":       {func(c *deployer) { c.Part(1); c.Join(1); c.sees(1, Sighting{What: Unreadable}) }, BerthUnread},
-		"one holds something else": {func(c *deployer) { c.sees(1, Sighting{What: SealStrange}) }, BerthStrange},
-		"one is being opened": {func(c *deployer) {
-			c.sees(1, Sighting{What: SealAbsent, Opening: Opening{Proposed, other}})
-		}, BerthOpening},
-		"one is another's":                  {func(c *deployer) { c.sees(0, sealOf(other)) }, BerthStranger},
-		"one was another's, and is down":    {func(c *deployer) { c.sees(0, sealOf(other)); c.Part(0) }, BerthStranger},
-		"one is of another number of nodes": {func(c *deployer) { other := other; other.Nodes = 5; c.sees(0, sealOf(other)) }, BerthRivals},
+		"one is down":                    {func(c *deployer) { c.Part(0) }, BerthUnopened},
+		"one was not looked at":          {func(c *deployer) { c.Part(1); c.Join(1) }, BerthUnread},
+		"one cannot be read":             {func(c *deployer) { c.Part(1); c.Join(1); c.sees(1, Sighting{What: Unreadable}) }, BerthUnread},
+		"one holds something else":       {func(c *deployer) { c.sees(1, Sighting{What: SealStrange}) }, BerthStrange},
+		"one is listed for others":       {func(c *deployer) { c.sees(1, listing(7, others, foreign(7, others).Seal.Names)) }, BerthOpening},
+		"one is another's":               {func(c *deployer) { c.sees(0, foreign(7, others)) }, BerthStranger},
+		"one was another's, and is down": {func(c *deployer) { c.sees(0, foreign(7, others)); c.Part(0) }, BerthStranger},
+		"one was another's, and is empty": {func(c *deployer) {
+			s := foreign(7, others)
+			s.Seal.Names = ""
+			c.sees(0, s)
+			c.sees(0, Sighting{What: SealAbsent})
+		}, BerthUnopened},
+		"one is of another number": {func(c *deployer) { c.sees(0, seal(7, identity(7, 8))) }, BerthRivals},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := deploys(t)
@@ -189,349 +235,480 @@ func TestNothingIsOpened_R30(t *testing.T) {
 	}
 }
 
-// What the first stage leaves is taken back, and after a pause the nodes are
-// looked at; no id is proposed twice.
-func TestRefusedProposal_R30(t *testing.T) {
-	for name, fails := range map[string]func(c *deployer, o Order){
-		"refused":                     func(c *deployer, o Order) { c.Answer(2, o, false) },
-		"dropped":                     func(c *deployer, o Order) { c.Drop(2, o) },
-		"its node parts":              func(c *deployer, o Order) { c.Part(2) },
-		"a node that accepted parts":  func(c *deployer, o Order) { c.Part(c.arbiter()) },
-		"no answer within the second": func(c *deployer, o Order) { c.passes(openWithin + 1) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := deploys(t)
-			o := c.proposes()
-			fails(c, o)
-			undo := c.one(Undo, 0b111)
-			assert.Equal(t, o.Identity, undo.Identity)
-			wait := c.Wait(c.now) - c.now
-			assert.Greater(t, wait, time.Duration(0))
-			assert.LessOrEqual(t, wait, 3*openPause/2)
-			c.passes(wait - 1)
-			c.none()
-			c.passes(1)
-			var up Set
-			for i := range 3 {
-				if c.nodes[i].up {
-					up |= 1 << i
+// Whatever clients of one set have begun, and wherever they died, another one
+// ends it: with any orders that come late, and nodes that lose their keys.
+// Where sets overlap, at most one is opened (agreement).
+func TestOpeningsInAnyOrder_R30(t *testing.T) {
+	sets := [][]string{{"a:1", "b:1", "c:1"}, {"c:1", "d:1", "e:1"}, {"b:1", "c:1", "d:1"}}
+	for seed := range uint64(3000) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		w := &shelf{seals: make(map[string]Seal)}
+		var all []*opener
+		for range 2 + random.IntN(2) {
+			set := sets[random.IntN(1+int(seed%3))]
+			all = append(all, &opener{deployer: deploysOf(t, set...), set: set})
+		}
+		emptied := seed%2 == 0
+		for range random.IntN(60) {
+			c := all[random.IntN(len(all))]
+			switch random.IntN(12) {
+			case 0:
+				c.looks(w, random.IntN(3))
+			case 1:
+				*c = opener{deployer: deploysOf(t, c.set...), set: c.set} // it died, and another one starts
+				c.random = random.Uint64()
+				for i := range 3 {
+					c.looks(w, i)
+				}
+			case 2:
+				if emptied && len(sets) > 0 && seed%3 == 0 {
+					delete(w.seals, c.set[random.IntN(3)]) // of one set: it is only late
+				}
+			default:
+				c.random += random.Uint64N(1 << 60)
+				c.step(w, random)
+			}
+			w.judge(t, seed)
+		}
+		if seed%3 == 0 { // one set: it ends
+			c := all[0]
+			for range 60 {
+				for i := range 3 {
+					c.looks(w, i)
+				}
+				c.passes(time.Second)
+				for range 3 {
+					c.step(w, random)
 				}
 			}
-			c.one(Look, up)
-			c.answers(undo, true)
-			c.none()
-			for i := range 3 {
-				c.Join(i)
-				c.sees(i, Sighting{What: SealAbsent})
-			}
-			assert.NotEqual(t, o.Identity.ID, c.one(Propose, 1<<c.arbiter()).Identity.ID)
-		})
+			_, bound := c.Identity()
+			require.True(t, bound, "seed %d: %v", seed, w.seals)
+		}
 	}
 }
 
-// The pauses grow, up to a bound.
-func TestPausesBetweenOpenings_R30(t *testing.T) {
+// A shelf has the seals of nodes, by their addresses.
+type shelf struct{ seals map[string]Seal }
+
+// put does what seal.lua does.
+func (w *shelf) put(addr string, o Order) bool {
+	is := w.seals[addr]
+	if is.Seat != o.Was && is.Seat != o.Is {
+		return false
+	}
+	names := o.Names
+	if is.Set() == o.Is.Set() {
+		names = is.Names.And(names)
+	}
+	w.seals[addr] = Seal{Seat: o.Is, Names: names}
+	return true
+}
+
+// judge requires that no two open deployments share an address by which one
+// was opened.
+func (w *shelf) judge(t *testing.T, seed uint64) {
+	owner := make(map[string]Identity)
+	for addr, s := range w.seals {
+		if s.Open == (Identity{}) {
+			continue
+		}
+		for _, name := range s.Names.entries {
+			was := owner[name]
+			require.True(t, was == Identity{} || was == s.Open, "seed %d: %s: %v", seed, addr, w.seals)
+			owner[name] = s.Open
+		}
+	}
+}
+
+// An opener is a client whose orders arrive late, or never.
+type opener struct {
+	*deployer
+	set   []string
+	under []Order
+}
+
+func (c *opener) looks(w *shelf, node int) {
+	s := Sighting{What: SealAbsent}
+	if seal, ok := w.seals[c.set[node]]; ok {
+		s = Sighting{What: SealSeen, Seal: seal}
+	}
+	c.passes(1)
+	c.sees(node, s)
+}
+
+// step carries out one of the orders under way.
+func (c *opener) step(w *shelf, random *rand.Rand) {
+	c.under = append(c.under, c.next()...)
+	if len(c.under) == 0 {
+		return
+	}
+	i := random.IntN(len(c.under))
+	o := c.under[i]
+	c.under = slices.Delete(c.under, i, i+1)
+	c.passes(1)
+	switch {
+	case o.Verb == Look:
+		c.looks(w, o.Node)
+	case random.IntN(20) == 0:
+		w.put(c.set[o.Node], o)
+		c.Part(o.Node) // without the answer
+		c.Join(o.Node)
+		c.looks(w, o.Node)
+	default:
+		c.Answer(o.Node, o, w.put(c.set[o.Node], o), c.now)
+	}
+}
+
+// An order that was refused is not given again before a look, nor is one that
+// could not be carried out.
+func TestRefusedOrders_R30(t *testing.T) {
 	c := deploys(t)
-	for i := range 12 {
-		o := c.one(Propose, 1<<c.arbiter())
-		c.Answer(c.arbiter(), o, false)
-		c.one(Undo, 1<<c.arbiter())
-		delay := min(openPause<<i, openPauseMost)
-		wait := c.Wait(c.now) - c.now
-		assert.GreaterOrEqual(t, wait, delay/2)
-		assert.Less(t, wait, delay/2+delay)
-		c.passes(wait)
-		c.one(Look, 1<<c.arbiter())
-		c.sees(c.arbiter(), Sighting{What: SealAbsent})
-	}
+	all := c.next()
+	c.done(all[0])
+	c.Drop(1)
+	c.Answer(2, all[2], false, c.now)
+	c.one(Look, 2)
+	c.none()
+	c.sees(2, named(2))
+	c.none()
+	c.sees(1, Sighting{What: SealAbsent})
+	o := c.one(Write, 1)
+	c.Part(1)
+	c.none()
+	c.Join(1)
+	c.none()
+	c.sees(1, Sighting{What: SealAbsent})
+	require.Equal(t, o.Was, c.one(Write, 1).Was)
 }
 
-// A lock that is refused proves that no node will be sealed: all is taken back.
-// One that has no answer may have been set: nothing is.
-func TestLockStage_R30(t *testing.T) {
-	t.Run("refused", func(t *testing.T) {
-		c := deploys(t)
-		o := c.locks()
-		c.Answer(0, o, true)
-		c.Answer(1, o, false)
-		c.one(Undo, 0b111)
-	})
-	for name, fails := range map[string]func(c *deployer, o Order){
-		"dropped":            func(c *deployer, o Order) { c.Drop(1, o) },
-		"its node parts":     func(c *deployer, o Order) { c.Part(1) },
-		"parts, then drops":  func(c *deployer, o Order) { c.Part(1); c.Drop(1, o) },
-		"no answer for long": func(c *deployer, o Order) { c.passes(time.Minute); c.none(); c.Part(1) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := deploys(t)
-			o := c.locks()
-			c.Answer(0, o, true)
-			fails(c, o)
-			c.none()
-			c.Answer(2, o, true) // too late for this attempt
-			c.passes(openPause * 2)
-			all := c.next()
-			require.Len(t, all, 1)
-			assert.Equal(t, Look, all[0].Verb)
-		})
-	}
+// A node that shows one thing and says that it is another is not asked without
+// end (R33).
+func TestRefusedTwice_R33(t *testing.T) {
+	c := deploys(t)
+	c.sees(0, seal(0, ours))
+	c.sees(1, seal(1, ours))
+	o := c.one(Write, 2)
+	c.Answer(2, o, false, c.now)
+	c.one(Look, 2)
+	c.sees(2, Sighting{What: SealAbsent})
+	require.Equal(t, o, c.one(Write, 2))
+	c.Answer(2, o, false, c.now)
+	c.none()
+	c.sees(2, Sighting{What: SealAbsent}) // when it is due
+	require.Equal(t, o, c.one(Write, 2))
 }
 
-// Once all nodes are locked they are sealed, whatever else happens.
-func TestConfirmStageIsNotUndone_R30(t *testing.T) {
-	for name, fails := range map[string]func(c *deployer, o Order){
-		"refused":        func(c *deployer, o Order) { c.Answer(1, o, false) },
-		"dropped":        func(c *deployer, o Order) { c.Drop(1, o) },
-		"its node parts": func(c *deployer, o Order) { c.Part(1) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := deploys(t)
-			c.answers(c.locks(), true)
-			o := c.one(Confirm, 0b111)
-			fails(c, o)
-			for _, o := range c.next() {
-				assert.Equal(t, Look, o.Verb)
+// What one node says of names is not written into others, and a member that is
+// none of a deployment gets none there (R33).
+func TestNamesOfALiar_R33(t *testing.T) {
+	c := deploys(t)
+	s := seal(0, ours)
+	s.Seal.Names = s.Seal.Names.With(member(1), NameOf("x", 0)).With(member(0), c.nodes[1].name)
+	c.sees(0, s)
+	c.sees(1, seal(1, ours))
+	for _, o := range c.next() {
+		require.Equal(t, namesOf(0, 1, 2), namesOf(0, 1, 2).And(o.Names), "%v", o)
+	}
+	c = deploys(t)
+	for i := range 3 {
+		s := seal(i, ours)
+		if i == 0 {
+			s.Seal.Member = member(9) // as when a replacement was given up
+		}
+		c.sees(i, s)
+	}
+	c.none()
+}
+
+// A set that is replaced before it was open, and is just these nodes, gets
+// other ids, too.
+func TestReplacesAListedSet_R30(t *testing.T) {
+	c := deploys(t)
+	c.Founds, c.Replaces = true, []string{ours.ID}
+	c.sees(0, listing(0, ours, namesOf(0, 1, 2)))
+	c.sees(1, named(1))
+	c.sees(2, named(2))
+	c.done(c.one(Write, 0))
+	for i := range 2 {
+		c.sees(i+1, named(i+1)) // they are looked at again
+	}
+	for range 20 {
+		for _, o := range c.next() {
+			if o.Verb == Look {
+				c.sees(o.Node, c.Seen(o.Node))
+			} else {
+				c.done(o)
 			}
-			c.Answer(0, o, true)
-			c.Answer(2, o, true)
-			who, bound := c.Identity()
-			assert.Equal(t, o.Identity, who)
-			assert.True(t, bound)
-			assert.True(t, c.Counts(0))
-			assert.False(t, c.Counts(1))
-		})
+		}
 	}
-	t.Run("a locked node has parted", func(t *testing.T) {
-		c := deploys(t)
-		o := c.locks()
-		c.Answer(1, o, true)
-		c.Part(1)
-		c.none()
-		c.Answer(0, o, true)
-		c.Answer(2, o, true)
-		o = c.one(Confirm, 0b101)
-		c.answers(o, true)
-		_, bound := c.Identity()
-		assert.True(t, bound)
-		c.Join(1)
-		c.sees(1, lockOf(o.Identity))
-		c.one(Confirm, 0b010)
-	})
+	who, bound := c.Identity()
+	require.True(t, bound)
+	require.NotEqual(t, ours, who)
 }
 
-// A node that is locked for what another shows is sealed: all were locked.
+// A node that is listed for what another shows is sealed: all were listed.
 func TestComplete_R30(t *testing.T) {
 	c := deploys(t)
-	who := c.another()
-	c.sees(0, sealOf(who))
-	c.sees(1, lockOf(who))
-	c.sees(2, Sighting{What: SealAbsent, Opening: Opening{Proposed, who}})
-	o := c.one(Confirm, 0b010)
-	assert.Equal(t, who, o.Identity)
-	c.none()
-	c.Answer(1, o, true)
-	c.none()
-	assert.True(t, c.Counts(1))
-	assert.Equal(t, BerthOpening, c.Berth(2))
+	c.sees(0, seal(0, ours))
+	c.sees(1, listing(1, ours, namesOf(0, 1, 2)))
+	c.Part(2)
+	o := c.one(Write, 1)
+	require.Equal(t, Seat{Member: member(1), Open: ours}, o.Is)
+	require.False(t, c.Vouches(ours))
+	c.done(o)
+	require.True(t, c.Counts(1))
+	require.True(t, c.Rebound(), "it is another client's")
+	require.Equal(t, Sighting{What: SealSeen, Seal: Seal{Seat: o.Is, Names: o.Names}}, c.Seen(1), "what it states takes a look")
 }
 
-// A member that shows nothing gets the identity again, one that was never seen
-// in it and is not listed does not.
+// A member that has lost its seal gets its place again, by its name, or because
+// it was seen there. Another node in its place does not.
 func TestAdopt_R30(t *testing.T) {
-	c := deploys(t)
-	who := c.another()
-	c.sees(0, sealOf(who))
-	c.sees(1, sealOf(who))
-	o := c.one(Adopt, 0b100)
-	assert.Equal(t, BerthAdopts, c.Berth(2))
-	c.none() // no order twice
-	c.Drop(2, o)
-	c.passes(time.Minute)
-	c.none() // not before a look
-	c.sees(2, Sighting{What: SealAbsent})
-	o = c.one(Adopt, 0b100)
-	c.Answer(2, o, false)
-	c.one(Look, 0b100)
-	c.none()
-	c.sees(2, Sighting{What: SealSeen, Seal: Seal{Run: "an older form", MaxTTL: ms, Watched: ms}})
-	o = c.one(Adopt, 0b100)
-	c.Answer(2, o, true)
-	assert.True(t, c.Counts(2))
-
-	c.Part(1)
-	assert.False(t, c.Counts(1))
-	c.Join(1)
-	c.none() // before a look
-	c.sees(1, Sighting{What: SealAbsent})
-	c.one(Adopt, 0b010)
-
-	c = deploys(t)
-	who.Members = MembersOf([]string{"a:1", "b:1", "x:1"})
-	c.sees(0, sealOf(who))
-	c.sees(1, sealOf(who))
-	c.none()
-	assert.Equal(t, BerthStranger, c.Berth(2))
-	assert.False(t, c.Counts(2))
-	assert.True(t, c.Counts(1))
-	c.sees(2, sealOf(who)) // under another name
-	assert.True(t, c.Counts(2))
-	c.sees(2, Sighting{What: SealAbsent})
-	c.one(Adopt, 0b100)
-}
-
-// The lock of a client that died is completed if every node carries it, and
-// taken back if a node that was looked at after it does not.
-func TestRevive_R30(t *testing.T) {
-	proposal := func(who Identity) Sighting { return Sighting{What: SealAbsent, Opening: Opening{Proposed, who}} }
-	for name, arranged := range map[string]struct {
-		does  func(c *deployer, who Identity)
-		verb  Verb
-		nodes Set
-	}{
-		"all are locked": {func(c *deployer, who Identity) { c.sees(1, lockOf(who)); c.sees(2, lockOf(who)) }, Confirm, 0b111},
-		"one is free":    {func(c *deployer, who Identity) { c.sees(1, lockOf(who)) }, Undo, 0b011},
-		"one is another's proposal": {func(c *deployer, who Identity) {
-			other := who
-			other.ID = fmt.Sprintf("%032x", 0xdef)
-			c.sees(1, proposal(other))
-		}, Undo, 0b001},
-		"one is proposed": {func(c *deployer, who Identity) { c.sees(1, lockOf(who)); c.sees(2, proposal(who)) }, Nothing, 0},
-		"one is down":     {func(c *deployer, who Identity) { c.sees(1, lockOf(who)); c.sees(2, lockOf(who)); c.Part(2) }, Nothing, 0},
-		"the lock was taken back and set again": {func(c *deployer, who Identity) {
-			c.passes(openingDead / 2)
-			c.sees(0, Sighting{What: SealAbsent, Opening: Opening{Proposed, who}})
-			c.sees(0, lockOf(who))
-		}, Nothing, 0},
+	for name, does := range map[string]func(c *deployer){
+		"empty":         func(*deployer) {},
+		"with a new id": func(c *deployer) { c.sees(2, named(8)) },
+		"by what was seen": func(c *deployer) {
+			c.nodes[2].name = NameOf("d:1", 0)
+			c.sees(2, seal(2, ours))
+			c.passes(1)
+			c.sees(2, Sighting{What: SealAbsent})
+		},
+		"by a name of both":  func(c *deployer) { s := seal(1, ours); s.Seal.Names = ""; c.sees(1, s) },
+		"a majority is lost": func(c *deployer) { c.Part(1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := deploys(t)
-			who := c.another()
-			c.sees(0, lockOf(who))
-			c.passes(ms)
-			c.sees(1, Sighting{What: SealAbsent})
-			c.sees(2, Sighting{What: SealAbsent})
-			arranged.does(c, who)
-			c.passes(openingDead - c.now + c.nodes[0].changed - 1)
-			c.none()
-			c.passes(1)
-			if name == "the lock was taken back and set again" {
-				c.now -= openingDead / 2
-			}
-			if arranged.verb == Nothing {
-				c.none()
-				return
-			}
-			o := c.one(arranged.verb, arranged.nodes)
-			assert.Equal(t, who, o.Identity)
-			c.none()
-			c.answers(o, true)
-			if arranged.verb == Undo {
-				assert.Equal(t, NoOpening, c.nodes[0].seen.Opening.Stage)
-				return
-			}
+			c.sees(0, seal(0, ours))
+			c.sees(1, seal(1, ours))
+			c.next()
+			does(c)
+			c.nodes[1].pending, c.nodes[2].pending = false, false
+			o := c.next()[0]
+			require.Equal(t, Seat{Member: member(2), Open: ours}, o.Is)
+			require.Equal(t, c.Seen(2).Seal.Seat, o.Was)
+			c.Drop(2)
+			c.none() // not before a look
+			c.done(o)
 			_, bound := c.Identity()
-			assert.True(t, bound)
-			c.none()
+			require.True(t, bound)
+			require.True(t, c.Counts(2))
 		})
 	}
-	t.Run("the free node was looked at before the lock", func(t *testing.T) {
+	for name, does := range map[string]func(c *deployer){
+		"not by its name":       func(c *deployer) { c.nodes[2].name = NameOf("d:1", 0) },
+		"another has its place": func(c *deployer) { c.nodes[2].name = c.nodes[1].name },
+		"its name is ambiguous": func(c *deployer) {
+			s := seal(1, ours)
+			s.Seal.Names = s.Seal.Names.With(member(1), c.nodes[2].name)
+			c.sees(1, s)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := deploys(t)
+			c.sees(0, seal(0, ours))
+			c.sees(1, seal(1, ours))
+			does(c)
+			for _, o := range c.next() {
+				require.NotEqual(t, 2, o.Node)
+			}
+			require.Equal(t, BerthStranger, c.Berth(2))
+			require.True(t, c.Counts(1))
+		})
+	}
+	t.Run("no node shows the deployment at the moment", func(t *testing.T) {
 		c := deploys(t)
-		c.passes(ms)
-		c.sees(0, lockOf(c.another()))
-		c.passes(time.Minute)
+		c.sees(0, seal(0, ours))
+		c.sees(1, seal(1, ours))
+		c.Part(0)
+		c.Part(1)
+		c.nodes[2].pending = false
+		c.sees(2, Sighting{What: SealAbsent})
 		c.none()
 	})
-	t.Run("another set's", func(t *testing.T) {
+	t.Run("by a client with another MaxTTL", func(t *testing.T) {
 		c := deploys(t)
-		who := c.another()
-		who.Members = MembersOf([]string{"a:1", "x:1", "y:1"})
-		c.sees(0, lockOf(who))
-		c.passes(ms)
-		c.sees(1, Sighting{What: SealAbsent})
-		c.passes(time.Minute)
+		c.MaxTTL = 2 * ms
+		c.sees(0, seal(0, ours))
+		c.sees(1, seal(1, ours))
 		c.none()
-		assert.Equal(t, BerthOpening, c.Berth(0))
 	})
 }
 
-// Two identities, or another number of nodes, on a single node stop everything;
-// a node that is down keeps what it showed.
-func TestRivals_R30(t *testing.T) {
+// A set that can never be opened is given up: only if it is this client's, and
+// only for what was seen after it. The id is new, or it could be once more.
+func TestReset_R30(t *testing.T) {
+	for name, test := range map[string]struct {
+		other  Sighting // of node 1
+		resets bool
+	}{
+		"it has another id":       {named(8), true},
+		"it has none":             {Sighting{What: SealAbsent}, true},
+		"it is listed for others": {listing(1, identity(1, 8, 9), namesOf(1, 8, 9)), true},
+		"it is another's":         {seal(8, identity(8, 9, 7)), true},
+		"it has its id":           {named(1), false},
+		"it is listed":            {listing(1, ours, namesOf(0, 1, 2)), false},
+		"it is sealed":            {seal(1, ours), false},
+		"it is strange":           {Sighting{What: SealStrange}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := deploys(t)
+			c.sees(1, test.other)
+			c.sees(2, named(2))
+			c.passes(1)
+			c.sees(0, listing(0, ours, namesOf(0, 1, 2)))
+			fresh := func() bool {
+				for _, o := range c.next() {
+					if o.Node == 0 && o.Is.Free() {
+						require.Equal(t, Seat{Member: member(0), Listed: ours}, o.Was)
+						require.NotEqual(t, member(0), o.Is.Member)
+						return true
+					}
+				}
+				return false
+			}
+			require.False(t, fresh(), "not before another look")
+			c.passes(1)
+			c.sees(1, test.other)
+			require.Equal(t, test.resets, fresh())
+		})
+	}
 	c := deploys(t)
-	who := c.another()
-	for i := range 3 {
-		c.sees(i, sealOf(who))
-	}
-	assert.True(t, c.Counts(0))
-	other := who
-	other.ID = fmt.Sprintf("%032x", 0xdef)
-	c.sees(2, sealOf(other))
-	for _, stays := range []func(){func() {}, func() { c.Part(2) }, func() { c.Join(2) }} {
-		stays()
-		for i := range 3 {
-			assert.False(t, c.Counts(i))
-			assert.Equal(t, BerthRivals, c.Berth(i))
-		}
-		node, first, ok := c.Rivals()
-		assert.Equal(t, []any{2, 0, true}, []any{node, first, ok})
-		assert.Equal(t, c.now, c.RivalsAsked())
-		shown, bound := c.Identity()
-		assert.Zero(t, shown)
-		assert.False(t, bound)
-		c.none()
-	}
-	c.sees(2, sealOf(who))
-	assert.True(t, c.Counts(2))
+	c.sees(0, listing(0, ours, namesOf(0, 1)+Names(","+member(2)+":"+NameOf("x:1", 0))))
+	c.passes(1)
+	c.sees(1, named(8))
+	c.none()
+	require.Equal(t, ours.ID, c.Opening(0), "another set's")
+}
 
-	who.Nodes = 5
+// Two nodes with one id are one master, or one is a copy of the other.
+func TestTwins_R30(t *testing.T) {
+	c := deploys(t)
+	for i := range 3 {
+		c.sees(i, named(min(i, 1)))
+	}
+	c.none()
+	require.Equal(t, BerthTwin, c.Berth(2), "which says what to do")
+
 	c = deploys(t)
-	c.sees(1, sealOf(who))
+	for i := range 3 {
+		c.sees(i, seal(min(i, 1), ours))
+	}
+	require.True(t, c.Counts(1))
+	require.False(t, c.Counts(2))
+	require.Equal(t, BerthTwin, c.Berth(2))
+	c.Part(0)
+	require.False(t, c.Counts(1) && c.Counts(2))
+
+	c = deploys(t)
+	c.sees(1, seal(1, ours))
+	c.sees(2, seal(1, ours))
+	_, bound := c.Identity()
+	require.False(t, bound, "they have one vote")
+}
+
+// The names by which a client knows the members get into all seals.
+func TestNamesGrow_R30(t *testing.T) {
+	c := deploysOf(t, "A:2", "b:1", "c:1")
+	for i := range 3 {
+		c.sees(i, seal(i, ours))
+	}
+	all := c.next()
+	require.Len(t, all, 3)
+	for i, o := range all {
+		require.Equal(t, Order{Write, i, c.Seen(i).Seal.Seat, c.Seen(i).Seal.Seat, namesOf(0, 1, 2).With(member(0), NameOf("a:2", 0))}, o)
+		c.done(o)
+	}
+	c.none()
+	full := namesOf(0, 1, 2)
+	for i := range 3 {
+		full = full.With(member(0), NameOf("x", i))
+	}
+	for i := range 3 {
+		s := seal(i, ours)
+		s.Seal.Names = full
+		c.sees(i, s)
+	}
+	c.none()
+	require.True(t, c.Nameless(0))
+	require.False(t, c.Nameless(1))
+}
+
+// Two identities, or another number of nodes, on a single node stop everything.
+// A node that is down keeps what it showed, and one that is listed for others
+// counts as theirs: its seal may be on the way, and others be sealed.
+func TestRivals_R30(t *testing.T) {
+	for name, other := range map[string]Sighting{
+		"sealed": seal(7, identity(7, 8, 9)),
+		"listed": listing(7, identity(7, 8, 9), namesOf(7, 8, 9)),
+	} {
+		c := deploys(t)
+		for i := range 3 {
+			c.sees(i, seal(i, ours))
+		}
+		require.True(t, c.Counts(0))
+		c.sees(2, other)
+		for _, stays := range []func(){func() {}, func() { c.Part(2) }, func() { c.Join(2) }} {
+			stays()
+			for i := range 3 {
+				require.False(t, c.Counts(i), name)
+				require.Equal(t, BerthRivals, c.Berth(i))
+			}
+			node, first, ok := c.Rivals()
+			require.Equal(t, []any{2, 0, true}, []any{node, first, ok})
+			require.Equal(t, c.now, c.RivalsAsked())
+			shown, bound := c.Identity()
+			require.Zero(t, shown)
+			require.False(t, bound)
+		}
+		c.sees(2, seal(2, ours))
+		require.True(t, c.Counts(2))
+	}
+	c := deploys(t)
+	c.sees(1, seal(1, identity(1, 2)))
 	node, first, ok := c.Rivals()
-	assert.Equal(t, []any{1, 1, true}, []any{node, first, ok})
+	require.Equal(t, []any{1, 1, true}, []any{node, first, ok})
 	c.none()
 }
 
 // A quorum of the nodes must show the identity.
 func TestLessThanAQuorum_R30(t *testing.T) {
-	c := deploys(t)
-	who := c.another()
-	who.Members = MembersOf([]string{"a:1", "x:1", "y:1"})
-	c.sees(0, sealOf(who))
-	_, bound := c.Identity()
-	assert.False(t, bound)
-	assert.False(t, c.Counts(0))
-	assert.Equal(t, BerthUnopened, c.Berth(0))
-	assert.Equal(t, BerthStranger, c.Berth(1))
-	c.sees(1, sealOf(who))
-	assert.True(t, c.Counts(0))
+	c := deploysOf(t, "a:1", "x:1", "y:1")
+	c.sees(0, seal(0, ours))
+	require.False(t, c.Counts(0))
+	require.True(t, c.Pending(0))
+	require.Equal(t, BerthUnopened, c.Berth(0))
+	require.Equal(t, BerthStranger, c.Berth(1))
+	c.sees(1, seal(1, ours))
+	require.True(t, c.Counts(0))
 }
 
-// The seal of a deployment that is replaced proves nothing, neither before its
+// The seals of a deployment that is replaced prove nothing, neither before its
 // nodes are sealed anew nor after that.
 func TestReplacedSealIsNoProof_R30(t *testing.T) {
-	old := Identity{ID: fmt.Sprintf("%032x", 0xdef), Nodes: 3, Members: MembersOf([]string{"a:1", "b:1", "c:1"})}
 	c := deploys(t)
-	c.Replaces = []string{old.ID}
-	seal := sealOf(old)
-	seal.Seal.Watched = time.Hour
+	c.Replaces = []string{ours.ID}
 	for i := range 3 {
-		assert.Equal(t, SealAbsent, c.Proof(seal).What)
-		c.sees(i, seal)
+		require.Equal(t, SealAbsent, c.Proof(seal(i, ours)).What)
+		c.sees(i, seal(i, ours))
 	}
-	c.answers(c.locks(), true)
-	seals := c.one(Confirm, 0b111)
-	c.answers(seals, true)
-	for i := range 3 {
-		assert.Equal(t, Sighting{What: SealSeen, Seal: Seal{Identity: seals.Identity}}, c.Seen(i))
+	for i, o := range c.next() {
+		require.Equal(t, Order{Write, i, seal(i, ours).Seal.Seat, Seat{Member: o.Is.Member, Open: ours}, ""}, o)
+		require.False(t, ours.Has(o.Is.Member), "the same id would follow")
+		c.done(o)
 	}
-}
-
-// An older seal on one node means that the set is not new.
-func TestAnOlderSealIsNoDebut_R29(t *testing.T) {
-	c := deploys(t)
-	c.sees(1, Sighting{What: SealSeen, Seal: Seal{Run: "r", MaxTTL: ms, Watched: ms}})
-	c.proposes()
-	assert.False(t, c.Debut())
+	for range 3 {
+		o := c.next()[0]
+		require.Equal(t, c.Shown(o.Node), o.Is.Open, "it stays")
+		c.done(o)
+		require.False(t, c.Debut())
+	}
+	seals := c.next()
+	require.Len(t, seals, 3)
+	c.done(seals...)
+	for i, o := range seals {
+		require.Equal(t, Sighting{What: SealSeen, Seal: Seal{Seat: o.Is, Names: o.Names}}, c.Seen(i))
+		require.NotEqual(t, ours, o.Is.Open)
+	}
 }
 
 // A node that has run for a short while may be another deployment's empty
@@ -565,13 +742,13 @@ func TestYoungNodesAreLeftToOthers_R30(t *testing.T) {
 			assert.Equal(t, c.settles == 0, d.Open(0, d.now))
 			if c.settles > 0 {
 				d.none()
-				assert.Equal(t, d.now+min(c.settles, openingDead), d.Wait(d.now))
+				assert.Equal(t, d.now+min(c.settles, settlePass), d.Wait(d.now))
 				d.passes(c.settles - 1)
 				d.none()
 				d.passes(1)
 			}
 			assert.Zero(t, d.Settles(d.now))
-			d.proposes()
+			d.seals()
 		})
 	}
 	c := deploys(t)
@@ -581,22 +758,23 @@ func TestYoungNodesAreLeftToOthers_R30(t *testing.T) {
 	c = deploys(t)
 	c.Born(1, c.now)
 	c.Founds = true
-	c.proposes()
+	c.seals()
 }
 
 // A client that founds a set in place of a deployment with a longer MaxTTL
 // waits first for as long as its locks last longer than the clients of the new
 // one wait.
 func TestReplacesALongerMaxTTL_R30(t *testing.T) {
-	old := Identity{ID: fmt.Sprintf("%032x", 0xdef), Nodes: 1, Members: "x"}
 	for _, c := range []struct{ maxTTL, waits time.Duration }{
 		{time.Minute, NeedFor(time.Minute, 0.01) - NeedFor(10*time.Second, 0.01)},
 		{10 * time.Second, 0},
 		{time.Second, 0},
 	} {
 		d := deploys(t)
-		d.Founds, d.Need, d.Drift, d.Replaces = true, NeedFor(10*time.Second, 0.01), 0.01, []string{old.ID}
-		d.sees(1, Sighting{What: SealSeen, Seal: Seal{Identity: old, Run: "r", MaxTTL: c.maxTTL}})
+		d.Founds, d.Need, d.Drift, d.Replaces = true, NeedFor(10*time.Second, 0.01), 0.01, []string{ours.ID}
+		s := seal(1, ours)
+		s.Seal.MaxTTL = c.maxTTL
+		d.sees(1, s)
 		assert.Equal(t, c.waits, d.Settles(d.now))
 		if c.waits > 0 {
 			d.none()
@@ -604,7 +782,7 @@ func TestReplacesALongerMaxTTL_R30(t *testing.T) {
 			d.none()
 			d.passes(1)
 		}
-		d.proposes()
+		d.seals()
 	}
 }
 
@@ -612,7 +790,7 @@ func TestReplacesALongerMaxTTL_R30(t *testing.T) {
 func TestSettledAllocatesNothing(t *testing.T) {
 	c := deploys(t)
 	for i := range 3 {
-		c.sees(i, sealOf(c.another()))
+		c.sees(i, seal(i, ours))
 	}
 	random := func() uint64 { return 1 }
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
@@ -622,86 +800,23 @@ func TestSettledAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// A node that is locked for another deployment counts as if it belonged to it:
-// its seal there may be on the way, and other nodes sealed. It is taken back
-// once it is certain that no client will seal it: if a member of that set
-// belongs to this client's deployment. (Found by testdata/model, lock-ignored
-// and foreign-kept.)
-func TestForeignLock_R30(t *testing.T) {
-	mine := Identity{ID: fmt.Sprintf("%032x", 1), Nodes: 3, Members: MembersOf([]string{"a", "b", "c"})}
-	for name, members := range map[string][]string{"one shared": {"c", "d", "e"}, "two shared": {"b", "c", "d"}} {
-		t.Run(name, func(t *testing.T) {
-			foreign := Identity{ID: fmt.Sprintf("%032x", 2), Nodes: 3, Members: MembersOf(members)}
-			d := NewDeployment([]string{"a", "b", "c"})
-			look := func(at time.Duration) {
-				d.Sight(0, sealOf(mine), at, at)
-				d.Sight(1, sealOf(mine), at, at)
-				d.Sight(2, lockOf(foreign), at, at)
-			}
-			look(0)
-			for i := range 3 {
-				d.Join(i)
-			}
-			node, _, rivals := d.Rivals()
-			require.True(t, rivals)
-			assert.Equal(t, foreign, d.Claim(node))
-			for i := range 3 {
-				assert.False(t, d.Counts(i))
-				assert.Equal(t, BerthRivals, d.Berth(i))
-			}
-			look(openingDead - 1)
-			assert.Equal(t, Order{}, d.Next(openingDead-1, nil))
-			look(openingDead)
-			o := d.Next(openingDead, nil)
-			if name == "one shared" {
-				require.Equal(t, Order{}, o, "its other members may be locked")
-				return
-			}
-			require.Equal(t, Order{Undo, 0b100, foreign}, o)
-			d.Answer(2, o, true)
-			assert.True(t, d.Counts(0))
-			assert.Equal(t, Order{Adopt, 0b100, mine}, d.Next(openingDead, nil))
-		})
-	}
-}
-
-// A lock is not taken back while a node shows its seal, though a member has
-// been emptied. (Found by testdata/model, kills-sealed.)
-func TestLockOfASealedIdentityStays_R30(t *testing.T) {
-	mine := Identity{ID: fmt.Sprintf("%032x", 1), Nodes: 3, Members: MembersOf([]string{"a", "b", "c"})}
-	d := NewDeployment([]string{"a", "b", "c"})
-	d.Sight(0, sealOf(mine), 0, 0)
-	d.Sight(1, lockOf(mine), 0, 0)
-	d.Sight(2, Sighting{What: SealAbsent}, openingDead, openingDead)
-	for i := range 3 {
-		d.Join(i)
-	}
-	assert.False(t, d.dead(mine, 0))
-	assert.Equal(t, Order{Confirm, 0b010, mine}, d.Next(openingDead, nil))
-	assert.Equal(t, Order{Adopt, 0b100, mine}, d.Next(openingDead, nil))
-	assert.Equal(t, Order{}, d.Next(openingDead, nil))
-}
-
 // The node that started last counts for all, by its own account at a debut. By
-// its watch, if a node has a seal, or is not believed. A client that founds a
-// new set needs neither (R29).
+// its watch, if a node was in a deployment before, or is not believed. A client
+// that founds a new set needs neither (R29).
 func TestSince_R29(t *testing.T) {
 	const need = 30 * time.Second
 	for name, c := range map[string]struct {
 		does  func(c *deployer, all []Trust)
 		since time.Duration
 	}{
-		"a debut":               {func(*deployer, []Trust) {}, 30 * time.Minute},
-		"one is not believed":   {func(_ *deployer, all []Trust) { all[0].Account.Believed = false }, 58 * time.Minute},
-		"one was flushed":       {func(_ *deployer, all []Trust) { all[0].Why = WhyVanished }, 58 * time.Minute},
-		"one has an older seal": {func(c *deployer, _ []Trust) { c.sees(1, Sighting{What: SealSeen, Seal: Seal{Run: "r", MaxTTL: ms}}) }, 59 * time.Minute},
-		"it is founded":         {func(c *deployer, _ []Trust) { c.Founds = true }, time.Hour - need},
-		"it replaces another": {func(c *deployer, _ []Trust) {
-			c.Founds, c.Replaces = true, []string{c.another().ID}
-			c.sees(1, sealOf(c.another()))
-		}, time.Hour},
-		"it replaces one of another database": {func(c *deployer, _ []Trust) { c.Founds, c.Replaces = true, []string{c.another().ID} }, time.Hour},
-		"it is founded, not a new":            {func(c *deployer, _ []Trust) { c.Founds = true; c.sees(1, Sighting{What: SealStrange}) }, 59 * time.Minute},
+		"a debut":                  {func(*deployer, []Trust) {}, 30 * time.Minute},
+		"while it is opened":       {func(c *deployer, _ []Trust) { c.lists() }, 30 * time.Minute},
+		"one is not believed":      {func(_ *deployer, all []Trust) { all[0].Account.Believed = false }, 58 * time.Minute},
+		"one was flushed":          {func(_ *deployer, all []Trust) { all[0].Why = WhyVanished }, 58 * time.Minute},
+		"one is of a former set":   {func(c *deployer, _ []Trust) { c.Replaces = []string{ours.ID}; c.sees(1, seal(1, ours)) }, time.Hour},
+		"one of another database":  {func(c *deployer, _ []Trust) { c.Founds, c.Replaces = true, []string{ours.ID} }, time.Hour},
+		"it is founded":            {func(c *deployer, _ []Trust) { c.Founds = true }, time.Hour - need},
+		"it is founded, not a new": {func(c *deployer, _ []Trust) { c.Founds = true; c.sees(1, Sighting{What: SealStrange}) }, 59 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := deploys(t)
@@ -714,13 +829,7 @@ func TestSince_R29(t *testing.T) {
 				all = append(all, trust)
 			}
 			c.does(d, all)
-			since := func() time.Duration { return d.Since(func(i int) Trust { return all[i] }, d.now) }
-			assert.Equal(t, c.since, since())
-			if name == "a debut" {
-				d.proposes()
-				d.sees(1, lockOf(d.opening.who))
-				assert.Equal(t, c.since, since(), "while it is opened")
-			}
+			assert.Equal(t, c.since, d.Since(func(i int) Trust { return all[i] }, d.now))
 		})
 	}
 }
@@ -730,139 +839,83 @@ func TestSince_R29(t *testing.T) {
 // opened it, what this one watched before is no proof (R29, R30).
 func TestJoiningAnothersDeployment_R29_R30(t *testing.T) {
 	c := deploys(t)
-	first, second := c.another(), c.another()
-	second.ID = fmt.Sprintf("%032x", 0xdef)
-	proves := func(who Identity) bool { return c.Proof(sealOf(who)).What == SealSeen }
-	assert.True(t, proves(first), "until it is known which is its own")
-	assert.False(t, c.Vouches(first))
+	other := identity(0, 1, 9)
+	proves := func(s Sighting) bool { return c.Proof(s).What == SealSeen }
+	assert.True(t, proves(seal(0, ours)), "until it is known which is its own")
+	assert.False(t, proves(named(0)))
+	assert.False(t, c.Vouches(ours))
 	assert.False(t, c.Vouches(Identity{}))
-	c.sees(0, sealOf(first))
+	c.sees(0, seal(0, ours))
 	assert.False(t, c.Rebound(), "a quorum shows it")
-	assert.False(t, c.Vouches(first))
-	c.sees(1, sealOf(first))
+	assert.False(t, c.Vouches(ours))
+	c.sees(1, seal(1, ours))
 	assert.True(t, c.Rebound())
 	assert.False(t, c.Rebound(), "once")
-	assert.True(t, c.Vouches(first))
-	assert.True(t, proves(first))
-	assert.False(t, proves(second))
-	assert.False(t, proves(Identity{}), "of an older form")
-	assert.Equal(t, sealOf(first), c.Seen(1))
-	c.sees(0, sealOf(second))
-	assert.True(t, c.Vouches(first), "one node is no quorum")
-	c.sees(1, sealOf(second))
-	c.sees(2, sealOf(second))
+	assert.True(t, c.Vouches(ours))
+	assert.True(t, proves(seal(0, ours)))
+	assert.False(t, proves(seal(0, other)))
+	c.sees(0, seal(0, other))
+	assert.True(t, c.Vouches(ours), "one node is no quorum")
+	c.sees(1, seal(1, other))
+	c.sees(2, seal(9, other))
 	assert.True(t, c.Rebound())
-	assert.False(t, c.Vouches(first))
+	assert.False(t, c.Vouches(ours))
 
-	// With its own, it is bound as soon as all nodes are locked: from then on
+	// With its own, it is bound as soon as all nodes are listed: from then on
 	// they are sealed.
 	c = deploys(t)
-	locks := c.locks()
-	assert.False(t, c.Vouches(locks.Identity))
-	c.answers(locks, true)
-	seals := c.one(Confirm, 0b111)
-	assert.True(t, c.Vouches(seals.Identity))
-	assert.False(t, proves(Identity{}), "a look that comes late")
-	c.answers(seals, true)
+	c.lists()
+	assert.Empty(t, c.bound)
+	seals := c.next()
+	who := seals[0].Is.Open
+	assert.True(t, c.Vouches(who))
+	assert.False(t, proves(seal(0, ours)), "a look that comes late")
+	c.done(seals...)
 	assert.False(t, c.Rebound())
-
-	// What it completes for another client is not its own before a quorum shows
-	// it, which can be when a foreign lock is gone.
-	c = deploys(t)
-	c.sees(0, sealOf(first))
-	c.sees(1, lockOf(first))
-	o := c.next()[0]
-	assert.Equal(t, Order{Confirm, 0b010, first}, o)
-	assert.False(t, c.Vouches(o.Identity))
-	c.Answer(1, o, true)
-	assert.True(t, c.Rebound())
-	assert.Equal(t, Sighting{What: SealSeen, Seal: Seal{Identity: first}}, c.Seen(1), "what it states takes a look")
-
-	c = deploys(t)
-	foreign := second
-	foreign.Members = MembersOf([]string{"c:1", "a:1", "x:1"})
-	c.sees(2, lockOf(foreign))
-	c.sees(0, sealOf(first))
-	c.sees(1, sealOf(first))
-	assert.False(t, c.Rebound(), "rivals")
-	c.passes(openingDead)
-	for i := range 2 {
-		c.sees(i, sealOf(first))
-	}
-	c.sees(2, lockOf(foreign))
-	o = c.one(Undo, 0b100)
-	c.Answer(2, o, true)
-	assert.True(t, c.Rebound())
 }
 
-// A set that was lost and opened anew twice is not stuck because a client was
-// away from a node in between: what the node was seen in then was the client's
-// own.
+// A set that was lost and opened anew is not stuck because a client was away
+// from a node in between: what the node was seen in then was the client's own.
 func TestFormerDeploymentOfTheSameSet_R30(t *testing.T) {
-	for name, members := range map[string]string{"by its members": MembersOf([]string{"a:1", "b:1", "c:1"}), "by what was shown": MembersOf([]string{"x", "y", "z"})} {
-		t.Run(name, func(t *testing.T) {
-			c := deploys(t)
-			first := Identity{ID: fmt.Sprintf("%032x", 1), Nodes: 3, Members: members}
-			second := Identity{ID: fmt.Sprintf("%032x", 2), Nodes: 3, Members: members}
-			for i := range 3 {
-				c.sees(i, sealOf(first))
-			}
-			c.Part(0)
-			for i := 1; i < 3; i++ {
-				c.sees(i, Sighting{What: SealAbsent})
-			}
-			c.sees(0, Sighting{What: SealAbsent}) // between its two deployments
-			c.Join(0)
-			c.sees(1, sealOf(second))
-			c.sees(2, sealOf(second))
-			c.sees(1, Sighting{What: SealAbsent})
-			c.sees(2, Sighting{What: SealAbsent})
-			for i := range 3 {
-				assert.Empty(t, c.Former(i))
-			}
-			c.proposes()
-		})
-	}
 	c := deploys(t)
-	c.sees(2, sealOf(Identity{ID: fmt.Sprintf("%032x", 3), Nodes: 3, Members: MembersOf([]string{"c:1", "d", "e"})}))
+	c.Part(0)
+	c.Join(0)
+	c.sees(0, seal(0, ours)) // it never sees a quorum of it
+	for i := range 3 {
+		c.Part(i)
+		c.Join(i)
+		c.sees(i, Sighting{What: SealAbsent})
+		assert.Empty(t, c.Former(i))
+	}
+	c.seals()
+
+	c = deploys(t)
+	s := seal(7, identity(7, 8, 9))
+	s.Seal.Names = namesOf(9, 8, 7).With(member(8), NameOf("x", 0))
+	s.Seal.Names = Names(strings.Replace(string(s.Seal.Names), NameOf("b:1", 0), NameOf("y", 0), 1))
+	c.sees(2, s)
 	c.sees(2, Sighting{What: SealAbsent})
 	assert.NotEmpty(t, c.Former(2), "it is another set's")
 	c.none()
 }
 
-// A client that only remembers the deployment, because no connected node shows
-// it, does not give it to an emptied node at once: the set may have been lost
-// and opened anew while the client was away.
-func TestRememberedDeploymentWaits_R30(t *testing.T) {
-	for _, another := range []bool{false, true} { // another node shows it
-		c := deploys(t)
-		for i := range 3 {
-			c.sees(i, sealOf(c.another()))
-			c.Part(i)
-		}
-		c.Join(0)
-		c.sees(0, Sighting{What: SealAbsent})
-		c.none()
-		c.passes(adoptAlone - 1)
-		c.none()
-		if another {
-			c.Join(1)
-			c.sees(1, sealOf(c.another()))
-		} else {
-			c.passes(1)
-		}
-		assert.Equal(t, c.another(), c.one(Adopt, 0b001).Identity)
-	}
-}
-
-// Quit takes back proposals, and nothing later.
-func TestQuit_R30(t *testing.T) {
+// A node with another database in a set is refused, until it is empty.
+func TestElsewhere_R30(t *testing.T) {
 	c := deploys(t)
-	assert.Zero(t, c.Quit())
-	o := c.proposes()
-	assert.Equal(t, Order{Undo, 0b111, o.Identity}, c.Quit())
-	assert.Zero(t, c.Quit())
-	c = deploys(t)
-	c.locks()
-	assert.Zero(t, c.Quit())
+	c.next()
+	for _, text := range []string{"", "3", "x " + ours.ID, "-1 " + ours.ID, "3 " + ours.ID + " "} {
+		require.ErrorIs(t, c.Elsewhere(1, text), errElsewhere, text)
+	}
+	require.NoError(t, c.Elsewhere(1, "3 "+ours.ID))
+	node, other, ok := c.Other()
+	require.Equal(t, []any{1, Other{3, ours.ID}, true}, []any{node, other, ok})
+	for i := range 3 {
+		require.Equal(t, BerthElsewhere, c.Berth(i))
+	}
+	c.none() // before a look
+	c.sees(1, Sighting{What: SealAbsent})
+	o := c.one(Write, 1)
+	c.done(o)
+	_, _, ok = c.Other()
+	require.False(t, ok)
 }

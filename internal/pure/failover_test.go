@@ -49,7 +49,7 @@ func TestRenewable_R10(t *testing.T) {
 func TestTrustOfANodeThatFailsOver_R23_R29(t *testing.T) {
 	const s, need, own = time.Second, 2 * time.Second, time.Second
 	seal := func(run string, watched time.Duration) func(Trust, time.Duration) Trust {
-		return saw(SealSeen, Seal{Identity{}, run, s, watched, Failover{Expected: true}, 9 * s})
+		return saw(SealSeen, Seal{Seat{}, "", run, s, watched, Failover{Expected: true}, 9 * s})
 	}
 	for name, steps := range map[string][]trustStep{
 		"its own watch": {

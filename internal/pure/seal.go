@@ -1,8 +1,9 @@
 package pure
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,73 +11,109 @@ import (
 )
 
 // An Identity names a deployment: a set of nodes that hold the locks of one set
-// of clients (R30). The zero Identity names none.
+// of clients (R30). It follows from the ids of the members, so clients that
+// open one set at the same time cannot disagree. The zero Identity names none.
 type Identity struct {
-	ID    string // 32 hexadecimal digits, random
-	Nodes int    // how many nodes the set has
-	// Members has the hash of each node's address, sorted, with commas between
-	// them; see MembersOf.
-	Members string
+	ID      string // 32 hexadecimal digits, a digest of the members
+	Members string // their ids, sorted, with commas between them
 }
 
-// FoldHosts returns an address with its hosts in lower case. Case matters in
-// what follows a slash: the path of a socket, and the name of a master that
-// sentinels watch.
-func FoldHosts(addr string) string {
-	hosts, _, _ := strings.Cut(addr, "/")
-	return strings.ToLower(hosts) + addr[len(hosts):]
+// IdentityOf returns the deployment of the members with these ids. It changes
+// their order.
+func IdentityOf(members []string) Identity {
+	slices.Sort(members)
+	all := strings.Join(members, ",")
+	digest := sha256.Sum256([]byte(all))
+	return Identity{ID: hex.EncodeToString(digest[:idDigits/2]), Members: all}
 }
 
-// MemberOf returns the name under which an identity lists a node: the FNV-1a
-// hash of its address, with hosts in lower case. Addresses are hashed so that a
-// node's seal does not reveal those of the others.
-func MemberOf(addr string) string {
-	addr = FoldHosts(addr)
-	hash := uint64(14695981039346656037)
-	for i := range len(addr) {
-		hash = (hash ^ uint64(addr[i])) * 1099511628211
+// Nodes returns how many nodes the deployment has.
+func (i Identity) Nodes() int {
+	if i == (Identity{}) {
+		return 0
 	}
-	return fmt.Sprintf("%016x", hash)
+	return strings.Count(i.Members, ",") + 1
 }
 
-// MembersOf returns the list of the nodes with these addresses.
-func MembersOf(addrs []string) string {
-	all := make([]string, len(addrs))
-	for i, addr := range addrs {
-		all[i] = MemberOf(addr)
+// Has reports whether a node with this id is a member.
+func (i Identity) Has(member string) bool { return member != "" && strings.Contains(i.Members, member) }
+
+// sound reports whether an identity is well-formed.
+func (i Identity) sound() bool {
+	last := ""
+	for m := range strings.SplitSeq(i.Members, ",") {
+		if !hasDigits(m, memberDigits, hexDigits) || m <= last {
+			return false
+		}
+		last = m
 	}
-	slices.Sort(all)
-	return strings.Join(all, ",")
+	return hasDigits(i.ID, idDigits, hexDigits) && i.Nodes() <= mostNodes
 }
 
-// Lists reports whether the identity lists a member.
-func (i Identity) Lists(member string) bool { return strings.Contains(i.Members, member) }
+const (
+	idDigits     = 32
+	memberDigits = 16
+	mostNodes    = 16 // R1
+)
 
-// String returns the text that seals and openings contain.
-func (i Identity) String() string {
-	return "deployment=" + i.ID + " nodes=" + strconv.Itoa(i.Nodes) + " members=" + i.Members
+const hexDigits = "0123456789abcdef"
+
+// hasDigits reports whether a text consists of n of these digits.
+func hasDigits(text string, n int, digits string) bool {
+	return len(text) == n && strings.Trim(text, digits) == ""
 }
 
-// A Seal is the value of the seal's key. It says which deployment the node
-// belongs to, its MaxTTL, and how long the process with this name was watched
-// (R23, R30). It is stored as text: "redlock-seal 3 deployment=… nodes=5
-// members=… run_id=… max_ttl_ms=30000 watched_ms=30305 uptime_ms=91000".
-//
-// The seal of a node that fails over has form 4, with "failover_ms=7000" behind
-// max_ttl_ms: its Failover.Bound. Clients that take it for a lone master must
-// not believe it, and those that know form 3 alone cannot.
-//
-// Form 2 has the run id alone, so it proves nothing about a server with a
-// replication history. Clients of form 2 must not read form 3: they would find
-// another process there. Form 1, "redlock-seal 1 run_id=… max_ttl_ms=…
-// watched_ms=…", also names no deployment.
+// A Seat is what a node is in a deployment. The zero Seat is that of a node
+// without a seal. A node is free until it is listed. While a deployment is
+// replaced (Init), its nodes have ids that are not in it, and then both sets.
+type Seat struct {
+	Member string   // the node's own id, 16 random hexadecimal digits
+	Listed Identity // the set that clients are about to open with it
+	Open   Identity // the deployment that it belongs to
+}
+
+// Set returns the set that the node is in, or is about to be in.
+func (s Seat) Set() Identity {
+	if s.Listed != (Identity{}) {
+		return s.Listed
+	}
+	return s.Open
+}
+
+// Free reports whether the node is in no set.
+func (s Seat) Free() bool { return s.Set() == Identity{} }
+
+// String returns the text that seals and orders contain.
+func (s Seat) String() string {
+	if s.Member == "" {
+		return ""
+	}
+	text := "member=" + s.Member
+	if who := s.Listed; who != (Identity{}) {
+		text += " listed=" + who.ID + " members=" + who.Members
+	}
+	if who := s.Open; who != (Identity{}) {
+		text += " deployment=" + who.ID + " members=" + who.Members
+	}
+	return text
+}
+
+// A Seal is the value of the seal's key. It says what the node is in a
+// deployment (R30). If that is open, it also says under which names clients
+// reach its members, its MaxTTL, and how long the process with this name was
+// watched (R23). It is stored as text: "redlock-seal 5 member=… deployment=…
+// members=…,… names=…:…,… run_id=… max_ttl_ms=30000 watched_ms=30305
+// uptime_ms=91000". Behind max_ttl_ms, the seal of a node that fails over has
+// "failover_ms=7000": its Failover.Bound. Without a deployment there is no
+// run_id, and what follows it; on a free node, no names either.
 type Seal struct {
-	Identity        Identity // zero in form 1
-	Run             string   // see ProcessName; "-" if the run id may not be asked
+	Seat
+	Names           Names
+	Run             string // see ProcessName; "-" if the run id may not be asked
 	MaxTTL, Watched time.Duration
 	Failover        Failover
 	// Uptime is the longest possible run of the process at the time of
-	// Watched. It is 0 for unknown, and in form 1.
+	// Watched. It is 0 for unknown.
 	Uptime time.Duration
 }
 
@@ -85,120 +122,75 @@ const NoRun = "-"
 
 const (
 	anySealHead = "redlock-seal "
-	overHead    = anySealHead + "4 "
-	sealHead    = anySealHead + "3 "
-	runSealHead = anySealHead + "2 "
-	oldSealHead = anySealHead + "1 "
+	lastForm    = 5
+	sealHead    = anySealHead + "5 "
 )
 
 // String returns the value of the key.
 func (s Seal) String() string {
-	head, bound := sealHead, ""
-	if s.Failover.Expected {
-		head, bound = overHead, " failover_ms="+strconv.FormatInt(s.Failover.Bound.Milliseconds(), 10)
+	text := sealHead + s.Seat.String()
+	if !s.Free() {
+		text += " names=" + string(s.Names)
 	}
-	proof := "run_id=" + s.Run + " max_ttl_ms=" + strconv.FormatInt(s.MaxTTL.Milliseconds(), 10) + bound +
-		" watched_ms=" + strconv.FormatInt(s.Watched.Milliseconds(), 10)
-	if s.Identity == (Identity{}) {
-		return oldSealHead + proof
+	if s.Open != (Identity{}) {
+		text += " " + s.Proof()
 	}
-	return head + s.Identity.String() + " " + proof + " uptime_ms=" + strconv.FormatInt(s.Uptime.Milliseconds(), 10)
+	return text
 }
 
-// Over returns the result of writing this seal over an old one. What the old
-// one says of the same process is never lowered (R23).
+// Proof returns the end of a seal, which says what was watched.
+func (s Seal) Proof() string {
+	bound := ""
+	if s.Failover.Expected {
+		bound = " failover_ms=" + strconv.FormatInt(s.Failover.Bound.Milliseconds(), 10)
+	}
+	return "run_id=" + s.Run + " max_ttl_ms=" + strconv.FormatInt(s.MaxTTL.Milliseconds(), 10) + bound +
+		" watched_ms=" + strconv.FormatInt(s.Watched.Milliseconds(), 10) +
+		" uptime_ms=" + strconv.FormatInt(s.Uptime.Milliseconds(), 10)
+}
+
+// Over returns the result of writing this seal over an old one of the same
+// deployment. What the old one says of the same process is never lowered (R23).
 func (s Seal) Over(old Seal) Seal {
 	s.MaxTTL = max(s.MaxTTL, old.MaxTTL)
 	s.Failover.Bound = max(s.Failover.Bound, old.Failover.Bound)
 	if s.Run == old.Run && old.Watched >= s.Watched {
 		s.Watched, s.Uptime = old.Watched, old.Uptime
 	}
+	s.Names = old.Names.And(s.Names)
 	return s
 }
 
-// errSeal is returned for a value that is not a seal or an opening, or is of an
-// unknown version.
+// errSeal is returned for a value that is not a seal, or is of an unknown
+// version.
 var errSeal = errors.New("not a seal")
 
-// ParseSeal parses a seal. It accepts only what String returns, and form 2.
+// ParseSeal parses a seal. It accepts only what String returns.
 func ParseSeal(text string) (Seal, error) {
-	var s Seal
-	rest, isOld := strings.CutPrefix(text, oldSealHead)
-	if !isOld {
-		head := sealHead
-		for _, other := range [...]string{overHead, runSealHead} {
-			if strings.HasPrefix(text, other) {
-				head = other
-			}
-		}
-		s.Failover.Expected = head == overHead
-		var err error
-		if s.Identity, rest, err = parseIdentity(text, head); err != nil {
-			return Seal{}, err
-		}
+	p := scanner{rest: text + " "}
+	p.skip(sealHead)
+	s := Seal{Seat: p.seat()}
+	if !s.Free() {
+		p.skip("names=")
+		s.Names = Names(p.until(" "))
+		p.require(s.Names.sound(s.Set()))
 	}
-	p := scanner{rest: rest}
-	p.skip("run_id=")
-	s.Run = p.word(" max_ttl_ms=")
-	if s.Failover.Expected {
-		s.MaxTTL = p.milliseconds(p.until(" failover_ms="))
-		s.Failover.Bound = p.milliseconds(p.until(" watched_ms="))
-	} else {
-		s.MaxTTL = p.milliseconds(p.until(" watched_ms="))
+	if s.Open != (Identity{}) {
+		p.proof(&s)
 	}
-	p.require(s.MaxTTL > 0)
-	if isOld {
-		s.Watched = p.milliseconds(p.rest)
-		p.require(s.Watched > 0)
-	} else {
-		s.Watched = p.milliseconds(p.until(" uptime_ms="))
-		s.Uptime = p.milliseconds(p.rest)
-	}
-	if p.failed {
+	if p.failed || p.rest != "" {
 		return Seal{}, errSeal
 	}
 	return s, nil
 }
 
-// parseIdentity parses the identity behind head, and returns the rest of the
-// text.
-func parseIdentity(text, head string) (who Identity, rest string, err error) {
-	p := scanner{rest: text}
-	p.skip(head + "deployment=")
-	who.ID = p.until(" nodes=")
-	nodes := p.until(" members=")
-	who.Members, rest, _ = strings.Cut(p.rest, " ")
-	who.Nodes, _ = strconv.Atoi(nodes)
-	p.require(strconv.Itoa(who.Nodes) == nodes)
-	p.require(who.sound())
-	if p.failed {
-		return Identity{}, "", errSeal
-	}
-	return who, rest, nil
+// LaterForm reports whether a text is a seal of a newer version's form.
+func LaterForm(text string) bool {
+	rest, ok := strings.CutPrefix(text, anySealHead)
+	form, _, _ := strings.Cut(rest, " ")
+	n, err := strconv.ParseUint(form, 10, 31)
+	return ok && err == nil && n > lastForm
 }
-
-// sound reports whether an identity is well-formed.
-func (i Identity) sound() bool {
-	if !hasDigits(i.ID, 32, hexDigits) || i.Nodes < 1 || i.Nodes > mostNodes {
-		return false
-	}
-	for m := range strings.SplitSeq(i.Members, ",") {
-		if !hasDigits(m, 16, hexDigits) {
-			return false
-		}
-	}
-	return strings.Count(i.Members, ",") == i.Nodes-1
-}
-
-// hasDigits reports whether a text consists of n of these digits.
-func hasDigits(text string, n int, digits string) bool {
-	return len(text) == n && strings.Trim(text, digits) == ""
-}
-
-const (
-	hexDigits = "0123456789abcdef"
-	mostNodes = 16 // R1
-)
 
 // A scanner takes a text apart, field by field. Its first failure stays, so it
 // is asked for at the end.
@@ -208,6 +200,47 @@ type scanner struct {
 }
 
 func (s *scanner) require(ok bool) { s.failed = s.failed || !ok }
+
+// seat takes a Seat, and the blank behind it.
+func (s *scanner) seat() (seat Seat) {
+	s.skip("member=")
+	seat.Member = s.until(" ")
+	s.require(hasDigits(seat.Member, memberDigits, hexDigits))
+	seat.Listed = s.identity("listed=")
+	s.require(seat.Listed == Identity{} || seat.Listed.Has(seat.Member))
+	seat.Open = s.identity("deployment=")
+	return seat
+}
+
+// identity takes the identity behind a mark, if that comes now, and the blank
+// behind it.
+func (s *scanner) identity(mark string) (who Identity) {
+	rest, ok := strings.CutPrefix(s.rest, mark)
+	if !ok {
+		return who
+	}
+	s.rest = rest
+	who.ID = s.until(" members=")
+	who.Members = s.until(" ")
+	s.require(who.sound())
+	return who
+}
+
+// proof takes what Seal.Proof returns, and the blank behind it.
+func (s *scanner) proof(seal *Seal) {
+	s.skip("run_id=")
+	seal.Run = s.word(" max_ttl_ms=")
+	longest := s.until(" ")
+	seal.MaxTTL = s.milliseconds(longest)
+	s.require(seal.MaxTTL > 0)
+	if rest, ok := strings.CutPrefix(s.rest, "failover_ms="); ok {
+		s.rest = rest
+		seal.Failover = Failover{Expected: true, Bound: s.milliseconds(s.until(" "))}
+	}
+	s.skip("watched_ms=")
+	seal.Watched = s.milliseconds(s.until(" uptime_ms="))
+	seal.Uptime = s.milliseconds(s.until(" "))
+}
 
 // skip goes behind a text that must come now.
 func (s *scanner) skip(text string) {
@@ -244,85 +277,23 @@ func (s *scanner) milliseconds(digits string) time.Duration {
 	return time.Duration(s.number(digits, LongestTTL.Milliseconds())) * time.Millisecond
 }
 
-// A Stage is how far an opening has come on one node.
-type Stage uint8
-
-// The stages of an opening.
-const (
-	NoOpening Stage = iota
-	Proposed        // expires by itself
-	Locked          // does not expire
-)
-
-var stageNames = [...]string{"", "proposed", "locked"}
-
-// String returns the stage as it is written in an Opening.
-func (s Stage) String() string { return stageNames[s] }
-
-// An Opening is the value of the opening's key. It says that a client is about
-// to give this identity to a set of nodes without one (R30). It is stored as
-// text: "redlock-opening 1 proposed deployment=… nodes=5 members=…".
-type Opening struct {
-	Stage    Stage
-	Identity Identity
-}
-
-const (
-	anyOpeningHead = "redlock-opening "
-	openingHead    = anyOpeningHead + "1 "
-)
-
-// LaterForm reports whether a text is a seal or an opening of a newer version's
-// form.
-func LaterForm(text string) bool {
-	for head, last := range map[string]int{anySealHead: 4, anyOpeningHead: 1} {
-		rest, ok := strings.CutPrefix(text, head)
-		form, _, _ := strings.Cut(rest, " ")
-		if n, err := strconv.ParseUint(form, 10, 31); ok && err == nil && int(n) > last {
-			return true
-		}
-	}
-	return false
-}
-
-// String returns the value of the key.
-func (o Opening) String() string { return openingHead + o.Stage.String() + " " + o.Identity.String() }
-
-// ParseOpening parses an opening. It accepts only what String returns.
-func ParseOpening(text string) (Opening, error) {
-	for _, stage := range [...]Stage{Proposed, Locked} {
-		who, _, err := parseIdentity(text, openingHead+stage.String()+" ")
-		if o := (Opening{stage, who}); err == nil && o.String() == text {
-			return o, nil
-		}
-	}
-	return Opening{}, errSeal
-}
-
-// A Sighting is the result of a look at a node's seal and opening.
+// A Sighting is the result of a look at a node's seal.
 type Sighting struct {
-	What    Seen
-	Seal    Seal
-	Opening Opening // zero: none
+	What Seen
+	Seal Seal
 	// Later reports that the strange thing is of a newer version's form,
 	// see LaterForm.
 	Later bool
 }
 
-// Free reports whether the node belongs to no deployment and is in no opening.
+// Free reports whether the node is in no set.
 func (s Sighting) Free() bool {
-	switch {
-	case s.Opening.Stage != NoOpening:
-		return false
-	case s.What == SealAbsent:
-		return true
-	}
-	return s.What == SealSeen && s.Seal.Identity == Identity{}
+	return s.What == SealAbsent || s.What == SealSeen && s.Seal.Free()
 }
 
 // Identity returns the deployment that the node belongs to, or zero for none
 // known.
-func (s Sighting) Identity() Identity { return s.Seal.Identity }
+func (s Sighting) Identity() Identity { return s.Seal.Open }
 
 // Seen is what a look at the seal's key found.
 type Seen uint8
@@ -331,6 +302,6 @@ type Seen uint8
 const (
 	Unreadable  Seen = iota // an error: unknown, not a fault
 	SealAbsent              // no such key
-	SealStrange             // its key, or the opening's, holds something else
+	SealStrange             // its key holds something else
 	SealSeen                // a seal, of this process or another
 )

@@ -10,22 +10,27 @@ import (
 )
 
 const (
-	idText      = "deployment=0123456789abcdef0123456789abcdef nodes=2 members=aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb"
-	newSealText = "redlock-seal 3 " + idText + " run_id=abcd max_ttl_ms=10000 watched_ms=0 uptime_ms=77"
+	seatText = "redlock-seal 5 member=aaaaaaaaaaaaaaaa"
+	setText  = "=0123456789abcdef0123456789abcdef members=aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb names=aaaaaaaaaaaaaaaa:0000000000000001"
+	sealText = seatText + " deployment" + setText + " run_id=abcd max_ttl_ms=10000 watched_ms=0 uptime_ms=77"
 	// overSealText is the seal of a node that fails over.
-	overSealText = "redlock-seal 4 " + idText + " run_id=abcd max_ttl_ms=10000 failover_ms=7000 watched_ms=0 uptime_ms=77"
-	oldSealText  = "redlock-seal 1 run_id=abcd max_ttl_ms=10000 watched_ms=10105"
+	overSealText = seatText + " deployment" + setText + " run_id=abcd max_ttl_ms=10000 failover_ms=7000 watched_ms=0 uptime_ms=77"
 )
 
-var anIdentity = Identity{"0123456789abcdef0123456789abcdef", 2, "aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb"}
+var anIdentity = Identity{"0123456789abcdef0123456789abcdef", "aaaaaaaaaaaaaaaa,bbbbbbbbbbbbbbbb"}
 
 func TestSealIsText(t *testing.T) {
+	free := Seat{Member: "aaaaaaaaaaaaaaaa"}
+	listed, open := free, free
+	listed.Listed, open.Open = anIdentity, anIdentity
+	const names = "aaaaaaaaaaaaaaaa:0000000000000001"
 	for text, seal := range map[string]Seal{
-		oldSealText: {Identity{}, "abcd", 10 * time.Second, 10105 * ms, Failover{}, 0},
-		newSealText: {anIdentity, "abcd", 10 * time.Second, 0, Failover{}, 77 * ms},
-		strings.Replace(newSealText, "abcd m", "- m", 1): {anIdentity, NoRun, 10 * time.Second, 0, Failover{}, 77 * ms},
-		overSealText: {anIdentity, "abcd", 10 * time.Second, 0, Failover{Expected: true, Bound: 7 * time.Second}, 77 * ms},
-		strings.Replace(overSealText, "r_ms=7000", "r_ms=0", 1): {anIdentity, "abcd", 10 * time.Second, 0, Failover{Expected: true}, 77 * ms},
+		seatText:                       {Seat: free},
+		seatText + " listed" + setText: {Seat: listed, Names: names},
+		sealText:                       {open, names, "abcd", 10 * time.Second, 0, Failover{}, 77 * ms},
+		strings.Replace(sealText, "abcd m", "- m", 1): {open, names, NoRun, 10 * time.Second, 0, Failover{}, 77 * ms},
+		overSealText: {open, names, "abcd", 10 * time.Second, 0, Failover{Expected: true, Bound: 7 * time.Second}, 77 * ms},
+		strings.Replace(overSealText, "r_ms=7000", "r_ms=0", 1): {open, names, "abcd", 10 * time.Second, 0, Failover{Expected: true}, 77 * ms},
 	} {
 		assert.Equal(t, text, seal.String())
 		again, err := ParseSeal(text)
@@ -34,52 +39,27 @@ func TestSealIsText(t *testing.T) {
 	}
 }
 
-// A seal of form 2 is read, and says how long a process was watched whose
-// history is not known.
-func TestSealOfFormTwoNamesNoHistory_R23(t *testing.T) {
-	s, err := ParseSeal(strings.Replace(newSealText, "seal 3", "seal 2", 1))
-	require.NoError(t, err)
-	assert.Equal(t, newSealText, s.String())
-	watched := Trust{Need: time.Second}.Meet(ProcessName("abcd", "h"), time.Hour)
-	s.Watched = time.Minute
-	assert.False(t, watched.Sight(Sighting{What: SealSeen, Seal: s}, time.Hour).Trusted)
-	s.Run = ProcessName("abcd", "h")
-	assert.True(t, watched.Sight(Sighting{What: SealSeen, Seal: s}, time.Hour).Trusted)
-}
-
 func TestLaterForms(t *testing.T) {
 	for text, later := range map[string]bool{
-		newSealText: false, oldSealText: false, "redlock-seal 4 x": false, "redlock-seal 5 x": true, "redlock-seal 12": true, "redlock-opening 2 x": true,
-		"redlock-opening 1 locked": false, "redlock-seal x": false, "redlock-seal": false, "redlock-seal -4 x": false, "4": false, "": false,
+		sealText: false, "redlock-seal 5 x": false, "redlock-seal 6 x": true, "redlock-seal 12": true,
+		"redlock-seal 1 x": false, "redlock-seal x": false, "redlock-seal": false, "redlock-seal -6 x": false, "6": false, "": false,
 	} {
 		assert.Equal(t, later, LaterForm(text), text)
 	}
 }
 
-func TestOpeningIsText(t *testing.T) {
-	for text, opening := range map[string]Opening{
-		"redlock-opening 1 proposed " + idText: {Proposed, anIdentity},
-		"redlock-opening 1 locked " + idText:   {Locked, anIdentity},
-	} {
-		assert.Equal(t, text, opening.String())
-		again, err := ParseOpening(text)
-		require.NoError(t, err, text)
-		assert.Equal(t, opening, again)
-		for _, odd := range []string{text + " ", text + "x", " " + text, strings.Replace(text, " 1 ", " 2 ", 1), strings.Replace(text, "ed ", " ", 1)} {
-			_, err := ParseOpening(odd)
-			assert.ErrorIs(t, err, errSeal, "%q", odd)
-		}
-	}
-}
-
 // Names of hosts do not depend on case: clients that write them differently
 // name the same members. Names of masters do, for sentinels, and so do paths.
-func TestMembersInAnyCaseAreTheSame_R30(t *testing.T) {
-	require.Equal(t, MemberOf("redis1.example:6379"), MemberOf("Redis1.Example:6379"))
-	require.NotEqual(t, MemberOf("redis1.example:6379"), MemberOf("redis1.example:6380"))
-	require.Equal(t, MemberOf("sentinel:a:1,b:1/m"), MemberOf("sentinel:A:1,b:1/m"))
-	require.NotEqual(t, MemberOf("sentinel:a:1,b:1/m"), MemberOf("sentinel:a:1,b:1/M"))
-	require.NotEqual(t, MemberOf("unix:/run/redis"), MemberOf("unix:/run/Redis"))
+// The database belongs to the name.
+func TestNamesInAnyCaseAreTheSame_R30(t *testing.T) {
+	of := func(addr string) string { return NameOf(addr, 0) }
+	require.Equal(t, of("redis1.example:6379"), of("Redis1.Example:6379"))
+	require.NotEqual(t, of("redis1.example:6379"), of("redis1.example:6380"))
+	require.Equal(t, of("sentinel:a:1,b:1/m"), of("sentinel:A:1,b:1/m"))
+	require.NotEqual(t, of("sentinel:a:1,b:1/m"), of("sentinel:a:1,b:1/M"))
+	require.NotEqual(t, of("unix:/run/redis"), of("unix:/run/Redis"))
+	require.NotEqual(t, of("a:1"), NameOf("a:1", 1))
+	require.Len(t, of("a:1"), memberDigits)
 }
 
 func TestWhatIsNoSeal(t *testing.T) {
@@ -88,80 +68,82 @@ func TestWhatIsNoSeal(t *testing.T) {
 		return strings.Replace(text, from, to, 1)
 	}
 	for _, text := range []string{
-		"", "x", "redlock-seal", "redlock-seal 1 run_id=", "redlock-seal 1 run_id=a", "redlock-seal 1 run_id=a max_ttl_ms=1",
-		"redlock-seal 2 run_id=a max_ttl_ms=1 watched_ms=1", "redlock-seal 2 " + idText, " " + newSealText, newSealText + " ",
-		swap(oldSealText, "seal 1", "seal 4"),
-		swap(newSealText, "seal 3", "seal 5"),
-		swap(newSealText, "seal 3", "seal 4"), swap(overSealText, "seal 4", "seal 3"), swap(overSealText, "=7000", "=-7"),
-		swap(oldSealText, "abcd", ""),
-		swap(oldSealText, "abcd", "a b"),
-		swap(oldSealText, "=10000", "="),
-		swap(oldSealText, "=10000", "=0"),
-		swap(oldSealText, "=10000", "=-1"),
-		swap(oldSealText, "=10000", "=+1"),
-		swap(oldSealText, "=10000", "=1.5"),
-		swap(oldSealText, "=10105", "=0"), // the older form is a proof
-		swap(oldSealText, "=10105", "=99999999999999999999"),
-		swap(oldSealText, "=10000", "=9223372036854775"), // would overflow
-		swap(newSealText, " uptime_ms=77", ""),
-		swap(newSealText, "=77", "="),
-		swap(newSealText, "=77", "=-1"),
-		oldSealText + " uptime_ms=77",
-		swap(newSealText, "=0123", "=123"),
-		swap(newSealText, "=0123", "=012G"),
-		swap(newSealText, "=0123", "=ABCD"),
-		swap(newSealText, "nodes=2", "nodes=1"),
-		swap(newSealText, "nodes=2", "nodes=02"),
-		swap(newSealText, "nodes=2", "nodes=17"),
-		swap(newSealText, ",bbbbbbbbbbbbbbbb", ""),
-		swap(newSealText, ",", ",,"),
-		swap(newSealText, "aaaaaaaaaaaaaaaa", "aaaa"),
-		swap(newSealText, " run_id", "  run_id"),
+		"", "x", "redlock-seal", " " + sealText, sealText + " ", seatText + " ", seatText + "  ", seatText + " listed",
+		swap(sealText, "seal 5", "seal 4"), swap(sealText, "seal 5", "seal 6"),
+		swap(overSealText, "=7000", "=-7"), swap(overSealText, " max_ttl_ms=10000", ""),
+		swap(sealText, "abcd ", " "), swap(sealText, "abcd", "a b"),
+		swap(sealText, "=10000", "="), swap(sealText, "=10000", "=0"), swap(sealText, "=10000", "=-1"),
+		swap(sealText, "=10000", "=+1"), swap(sealText, "=10000", "=1.5"),
+		swap(sealText, "=10000", "=9223372036854775"), // would overflow
+		swap(sealText, " uptime_ms=77", ""), swap(sealText, "=77", "="), swap(sealText, "=77", "=-1"),
+		swap(sealText, "=0123", "=123"), swap(sealText, "=0123", "=012G"), swap(sealText, "=0123", "=ABCD"),
+		swap(sealText, "bbb names", "bb names"), swap(sealText, ",bbb", ",,bbb"),
+		swap(sealText, "bbbbbbbbbbbbbbbb", "aaaaaaaaaaaaaaaa"),                                 // twice
+		swap(sealText, "members=aaaaaaaaaaaaaaaa", "members=cccccccccccccccc"),                 // not sorted
+		swap(seatText+" listed"+setText, "member=aaaaaaaaaaaaaaaa", "member=cccccccccccccccc"), // not a member
+		swap(sealText, "members=", "members="+strings.Repeat("0123456789abcdef,", 16)),         // too many
+		swap(sealText, " names=aaaaaaaaaaaaaaaa:0000000000000001", ""), swap(sealText, "0001 run", "001 run"), swap(sealText, "0001 run", "0001, run"),
+		swap(sealText, " run_id", "  run_id"), swap(seatText+" listed"+setText, " names=", " run_id=a names="),
 	} {
 		_, err := ParseSeal(text)
 		assert.ErrorIs(t, err, errSeal, "%q", text)
 	}
 }
 
-// Members are hashes of addresses, in one order whatever the client's is.
-func TestMembers(t *testing.T) {
-	a, b := MemberOf("a:1"), MemberOf("b:1")
-	assert.Len(t, a, 16)
-	assert.NotEqual(t, a, b)
-	who := Identity{anIdentity.ID, 2, MembersOf([]string{"a:1", "b:1"})}
-	assert.Equal(t, MembersOf([]string{"b:1", "a:1"}), who.Members)
+// A deployment's id follows from its members, in any order.
+func TestIdentity(t *testing.T) {
+	a, b := member(1), member(2)
+	who := IdentityOf([]string{b, a})
+	assert.Equal(t, IdentityOf([]string{a, b}), who)
+	assert.NotEqual(t, who.ID, IdentityOf([]string{a}).ID)
 	assert.True(t, who.sound())
-	assert.True(t, who.Lists(a))
-	assert.False(t, who.Lists(MemberOf("c:1")))
+	assert.Equal(t, 2, who.Nodes())
+	assert.Zero(t, Identity{}.Nodes())
+	assert.True(t, who.Has(a))
+	assert.False(t, who.Has(member(3)))
+	assert.False(t, who.Has(""))
+}
+
+func TestNames(t *testing.T) {
+	a, b := member(1), member(2)
+	var n Names
+	for i := range 6 {
+		n = n.With(a, NameOf("a", i))
+	}
+	assert.Equal(t, a, n.Member(NameOf("a", mostNames-1)))
+	assert.Empty(t, n.Member(NameOf("a", mostNames)), "four at most")
+	assert.False(t, n.Lacks(a, NameOf("a", mostNames)))
+	assert.True(t, n.Lacks(b, NameOf("a", 0)))
+	assert.Equal(t, n, n.With(a, NameOf("a", 0)), "it has it")
+	n = n.And(Names("").With(b, NameOf("b", 0)))
+	assert.Equal(t, b, n.Member(NameOf("b", 0)))
+	assert.True(t, n.sound(IdentityOf([]string{a, b})))
+	n = n.With(b, NameOf("a", 0))
+	assert.Empty(t, n.Member(NameOf("a", 0)), "of two")
 }
 
 func TestFreeNodes(t *testing.T) {
-	old := Seal{Run: "a", MaxTTL: ms, Watched: ms}
 	for name, c := range map[string]struct {
 		s    Sighting
 		free bool
 	}{
-		"empty":            {Sighting{What: SealAbsent}, true},
-		"an older seal":    {Sighting{What: SealSeen, Seal: old}, true},
-		"a seal":           {Sighting{What: SealSeen, Seal: Seal{Identity: anIdentity}}, false},
-		"an opening":       {Sighting{What: SealAbsent, Opening: Opening{Proposed, anIdentity}}, false},
-		"not a seal":       {Sighting{What: SealStrange}, false},
-		"cannot be read":   {Sighting{What: Unreadable}, false},
-		"both, and locked": {Sighting{What: SealSeen, Seal: old, Opening: Opening{Locked, anIdentity}}, false},
+		"empty":          {Sighting{What: SealAbsent}, true},
+		"an id":          {named(1), true},
+		"a seal":         {seal(1, ours), false},
+		"listed":         {listing(1, ours, ""), false},
+		"not a seal":     {Sighting{What: SealStrange}, false},
+		"cannot be read": {Sighting{What: Unreadable}, false},
 	} {
 		assert.Equal(t, c.free, c.s.Free(), name)
 	}
 }
 
 func FuzzParseSeal(f *testing.F) {
-	f.Add(oldSealText)
-	f.Add(newSealText)
-	f.Add("redlock-seal 1 run_id=a max_ttl_ms=01 watched_ms=1")
-	f.Add("redlock-opening 1 locked " + idText)
+	f.Add(seatText)
+	f.Add(sealText)
+	f.Add(overSealText)
+	f.Add(seatText + " listed" + setText)
 	f.Fuzz(func(t *testing.T, text string) {
-		if o, err := ParseOpening(text); err == nil && o.String() != text {
-			t.Errorf("%q became %q", text, o)
-		}
 		s, err := ParseSeal(text)
 		if err != nil {
 			return
@@ -170,7 +152,7 @@ func FuzzParseSeal(f *testing.F) {
 		if err != nil || again != s {
 			t.Errorf("%q became %q", text, s)
 		}
-		if s.MaxTTL <= 0 || s.Watched < 0 || NeedFor(s.MaxTTL, 0.999) <= s.MaxTTL {
+		if s.Open != (Identity{}) && (s.MaxTTL <= 0 || s.Watched < 0 || NeedFor(s.MaxTTL, 0.999) <= s.MaxTTL) {
 			t.Errorf("%q is out of bounds", text)
 		}
 	})

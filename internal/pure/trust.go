@@ -330,8 +330,8 @@ func (t Trust) Renews(s Sighting, maxTTL, now time.Duration) bool {
 
 // Writes returns the seal to write. It says how long the process was watched if
 // the client vouches for the deployment, see Deployment.Vouches.
-func (t Trust) Writes(who Identity, maxTTL time.Duration, vouched bool, now time.Duration) Seal {
-	s := Seal{Identity: who, Run: cmp.Or(t.Run, NoRun), MaxTTL: maxTTL}
+func (t Trust) Writes(seat Seat, maxTTL time.Duration, vouched bool, now time.Duration) Seal {
+	s := Seal{Seat: seat, Run: cmp.Or(t.Run, NoRun), MaxTTL: maxTTL}
 	if vouched && t.named() {
 		s.Watched = t.Watched(now)
 	}

@@ -61,8 +61,8 @@ func passed(t Trust, now time.Duration) Trust { return t.At(now) }
 // R23 as a table; the need is two seconds throughout.
 func TestTrust_R23(t *testing.T) {
 	const s, need = time.Second, 2 * time.Second
-	a, short, b := Seal{Identity{}, "a", s, need, Failover{}, 0}, Seal{Identity{}, "a", s, need - ms, Failover{}, 0}, Seal{Identity{}, "b", s, 9 * s, Failover{}, 0}
-	half := Seal{Identity{}, "a", s, s, Failover{}, 0}
+	a, short, b := Seal{Seat{}, "", "a", s, need, Failover{}, 0}, Seal{Seat{}, "", "a", s, need - ms, Failover{}, 0}, Seal{Seat{}, "", "b", s, 9 * s, Failover{}, 0}
+	half := Seal{Seat{}, "", "a", s, s, Failover{}, 0}
 	for name, steps := range map[string][]trustStep{
 		"a process is watched for as long as is needed": {
 			{0, passed, false, need, ""},
@@ -109,14 +109,14 @@ func TestTrust_R23(t *testing.T) {
 		},
 		"a seal that only marks the node": {
 			{0, metRun("a"), false, need, WhyFirst},
-			{0, saw(SealSeen, Seal{Identity{}, "a", s, 0, Failover{}, 0}), false, need, WhyFirst},
-			{s, saw(SealSeen, Seal{Identity{}, "a", s, 0, Failover{}, 0}), false, s, WhyFirst},
+			{0, saw(SealSeen, Seal{Seat{}, "", "a", s, 0, Failover{}, 0}), false, need, WhyFirst},
+			{s, saw(SealSeen, Seal{Seat{}, "", "a", s, 0, Failover{}, 0}), false, s, WhyFirst},
 			{s, saw(SealAbsent, Seal{}), false, need, WhyVanished},
 		},
 		"… of a process without a name": {
 			{0, metRun(""), false, need, WhyFirst},
-			{s, saw(SealSeen, Seal{Identity{}, NoRun, s, 0, Failover{}, 0}), false, s, WhyFirst},
-			{2 * s, saw(SealSeen, Seal{Identity{}, NoRun, s, 0, Failover{}, 0}), true, 0, WhyFirst},
+			{s, saw(SealSeen, Seal{Seat{}, "", NoRun, s, 0, Failover{}, 0}), false, s, WhyFirst},
+			{2 * s, saw(SealSeen, Seal{Seat{}, "", NoRun, s, 0, Failover{}, 0}), true, 0, WhyFirst},
 			{3 * s, saw(SealStrange, Seal{}), false, need, WhyVanished},
 		},
 		"a debut: watched since the start (R29)": {
@@ -175,7 +175,7 @@ func TestTrust_R23(t *testing.T) {
 			{0, metRun("a:h"), false, need, WhyFirst},
 			{2 * s, passed, true, 0, WhyFirst},
 			{3 * s, metRun("a:j:h:7"), false, need, WhyDemoted},
-			{4 * s, saw(SealSeen, Seal{Identity{}, "a:h", s, 9 * s, Failover{}, 0}), false, s, WhyDemoted}, // it came by replication
+			{4 * s, saw(SealSeen, Seal{Seat{}, "", "a:h", s, 9 * s, Failover{}, 0}), false, s, WhyDemoted}, // it came by replication
 			{5 * s, passed, true, 0, WhyDemoted},
 			{6 * s, metRun("a:j:h:7"), true, 0, WhyDemoted},
 		},
@@ -199,7 +199,7 @@ func TestTrust_R23(t *testing.T) {
 		},
 		"a seal from before the promotion, to a client that starts": {
 			{9 * s, metRun("a:j:h:7"), false, need, WhyFirst},
-			{9 * s, saw(SealSeen, Seal{Identity{}, "a:h", s, 9 * s, Failover{}, 0}), false, need, WhyDemoted},
+			{9 * s, saw(SealSeen, Seal{Seat{}, "", "a:h", s, 9 * s, Failover{}, 0}), false, need, WhyDemoted},
 			{11 * s, passed, true, 0, WhyDemoted},
 		},
 		"a seal of another process is no proof": {
@@ -209,7 +209,7 @@ func TestTrust_R23(t *testing.T) {
 		},
 		"nor is a seal without a name for a process without a name": {
 			{0, metRun(""), false, need, WhyFirst},
-			{s, saw(SealSeen, Seal{Identity{}, "", s, 9 * s, Failover{}, 0}), false, s, WhyFirst},
+			{s, saw(SealSeen, Seal{Seat{}, "", "", s, 9 * s, Failover{}, 0}), false, s, WhyFirst},
 		},
 		"what is strange, missing or not to be read is no proof": {
 			{0, metRun("a"), false, need, WhyFirst},
@@ -266,9 +266,9 @@ func TestTrust_R23(t *testing.T) {
 			{3 * s, needed(5 * s), false, 2 * s, whyLonger},
 			{5 * s, passed, true, 0, whyLonger},
 			{6 * s, needed(6 * s), true, 0, whyLonger},
-			{6 * s, saw(SealSeen, Seal{Identity{}, "a", s, 7 * s, Failover{}, 0}), true, 0, whyLonger},
+			{6 * s, saw(SealSeen, Seal{Seat{}, "", "a", s, 7 * s, Failover{}, 0}), true, 0, whyLonger},
 			{6 * s, needed(8 * s), false, s, whyLonger},
-			{6 * s, saw(SealSeen, Seal{Identity{}, "a", s, 8 * s, Failover{}, 0}), true, 0, whyLonger},
+			{6 * s, saw(SealSeen, Seal{Seat{}, "", "a", s, 8 * s, Failover{}, 0}), true, 0, whyLonger},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -320,8 +320,8 @@ func TestTrustOfADurableNode_R23_R30(t *testing.T) {
 	assert.True(t, restarted.Proved(11*s))
 	assert.False(t, restarted.Renews(Sighting{What: SealSeen, Seal: Seal{Run: "a", Watched: need}}, 0, 11*s), "it says enough")
 	nameless := Trust{Need: need, Durable: true}.Meet("", 0).Meet("", s)
-	assert.Equal(t, Seal{Run: NoRun, MaxTTL: s, Watched: need}, nameless.Writes(Identity{}, s, true, need))
-	assert.Equal(t, Seal{Run: NoRun, MaxTTL: s}, Trust{Need: need}.Meet("", 0).Writes(Identity{}, s, true, need))
+	assert.Equal(t, Seal{Run: NoRun, MaxTTL: s, Watched: need}, nameless.Writes(Seat{}, s, true, need))
+	assert.Equal(t, Seal{Run: NoRun, MaxTTL: s}, Trust{Need: need}.Meet("", 0).Writes(Seat{}, s, true, need))
 }
 
 // A seal may state what was proved: the time watched, in whole milliseconds and
@@ -332,7 +332,7 @@ func TestWhatASealMaySay(t *testing.T) {
 	state = state.At(3*time.Second + 2*ms - 1)
 	assert.True(t, state.Proved(3*time.Second+2*ms-1))
 	assert.Equal(t, 2*time.Second+ms, state.Watched(3*time.Second+2*ms-1))
-	state = state.Sight(Sighting{What: SealSeen, Seal: Seal{Identity{}, "a", ms, time.Hour, Failover{}, 0}}, 4*time.Second)
+	state = state.Sight(Sighting{What: SealSeen, Seal: Seal{Seat{}, "", "a", ms, time.Hour, Failover{}, 0}}, 4*time.Second)
 	assert.Equal(t, time.Hour, state.Watched(4*time.Second), "what another has watched is as true")
 	assert.False(t, Trust{Need: time.Second}.Meet("", 0).At(time.Hour).Proved(time.Hour))
 	assert.False(t, state.Sight(Sighting{What: SealAbsent}, 5*time.Second).Proved(5*time.Second))
@@ -383,10 +383,10 @@ func TestRenewalOfASeal_R23(t *testing.T) {
 		{"absent", watched, Sighting{What: SealAbsent}, true},
 		{"it cannot be read", watched, Sighting{What: Unreadable}, false},
 		{"something else", watched, Sighting{What: SealStrange}, false},
-		{"it suffices", watched, Sighting{What: SealSeen, Seal: Seal{Identity{}, "a", maxTTL, need, Failover{}, 0}}, false},
-		{"it says too little", watched, Sighting{What: SealSeen, Seal: Seal{Identity{}, "a", maxTTL, need - ms, Failover{}, 0}}, true},
-		{"another process's", watched, Sighting{What: SealSeen, Seal: Seal{Identity{}, "b", maxTTL, time.Hour, Failover{}, 0}}, true},
-		{"a shorter MaxTTL", watched, Sighting{What: SealSeen, Seal: Seal{Identity{}, "a", maxTTL - ms, need, Failover{}, 0}}, true},
+		{"it suffices", watched, Sighting{What: SealSeen, Seal: Seal{Seat{}, "", "a", maxTTL, need, Failover{}, 0}}, false},
+		{"it says too little", watched, Sighting{What: SealSeen, Seal: Seal{Seat{}, "", "a", maxTTL, need - ms, Failover{}, 0}}, true},
+		{"another process's", watched, Sighting{What: SealSeen, Seal: Seal{Seat{}, "", "b", maxTTL, time.Hour, Failover{}, 0}}, true},
+		{"a shorter MaxTTL", watched, Sighting{What: SealSeen, Seal: Seal{Seat{}, "", "a", maxTTL - ms, need, Failover{}, 0}}, true},
 		{"no proof", Trust{Need: need}.Meet("a", 19*time.Second), Sighting{What: SealAbsent}, false},
 		{"a durable node", Trust{}.Meet("a", 0), Sighting{What: SealAbsent}, false},
 		{"its run id may not be asked", Trust{Need: need}.Meet("", 0).At(20 * time.Second), Sighting{What: SealAbsent}, false},
@@ -401,12 +401,12 @@ func TestRenewalOfASeal_R23(t *testing.T) {
 // that, and for how long it can have run, at the most, if it is known.
 func TestWhatASealStates_R23(t *testing.T) {
 	const now = time.Hour
-	who := Identity{ID: "x"}
+	who := Seat{Member: "x"}
 	trust := Trust{Need: time.Second}.Meet("a", now-time.Minute)
-	assert.Equal(t, Seal{who, "a", ms, time.Minute, Failover{}, 0}, trust.Writes(who, ms, true, now))
+	assert.Equal(t, Seal{who, "", "a", ms, time.Minute, Failover{}, 0}, trust.Writes(who, ms, true, now))
 	trust.Account = Account{Believed: true, Uptime: 3 * time.Second, Dialed: now - 2*time.Minute, Asked: now - time.Minute}
-	assert.Equal(t, Seal{who, "a", ms, time.Minute, Failover{}, 123 * time.Second}, trust.Writes(who, ms, true, now))
-	assert.Equal(t, Seal{who, "a", ms, 0, Failover{}, 123 * time.Second}, trust.Writes(who, ms, false, now))
+	assert.Equal(t, Seal{who, "", "a", ms, time.Minute, Failover{}, 123 * time.Second}, trust.Writes(who, ms, true, now))
+	assert.Equal(t, Seal{who, "", "a", ms, 0, Failover{}, 123 * time.Second}, trust.Writes(who, ms, false, now))
 	trust.Account = Account{Believed: true, Dialed: now, Asked: now}
 	assert.Equal(t, ms, trust.Writes(who, ms, true, now).Uptime)
 }

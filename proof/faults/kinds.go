@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/redlock"
 )
@@ -331,19 +332,20 @@ func loseAll(t *target) (func() error, error) {
 	return func() error { return t.each((*target).restart) }, nil
 }
 
-// sealed reports whether every server has a seal: otherwise another set than
-// the right one could be opened.
+// sealed reports whether every server belongs to a deployment: otherwise another
+// set than the right one could be opened.
 func (t *target) sealed() bool {
 	return nil == t.each(func(one *target) error {
-		seal, err := one.side.Do("GET", prefix+"redlock:seal")
-		if err == nil && seal == nil {
+		said, err := one.side.Do("GET", prefix+"redlock:seal")
+		text, _ := said.(string)
+		if seal, _ := pure.ParseSeal(text); err == nil && seal.Open == (pure.Identity{}) {
 			err = errUnsealed
 		}
 		return err
 	})
 }
 
-var errUnsealed = errors.New("a server has no seal")
+var errUnsealed = errors.New("a server belongs to no deployment")
 
 // misconfigured starts a client for some of the servers. It is refused as soon
 // as it has seen the seal of one of them.

@@ -336,5 +336,5 @@ func tooLong(side *redistest.Side, key string, life time.Duration) []claim {
 // of each resource.
 func ofNode(key string) bool {
 	name := strings.TrimPrefix(key, prefix)
-	return strings.HasPrefix(name, "redlock:seal") || name == "redlock:opening" || strings.HasSuffix(name, ":fence")
+	return strings.HasPrefix(name, "redlock:seal") || strings.HasSuffix(name, ":fence")
 }

@@ -240,8 +240,8 @@ func (d *draw) quarantine() time.Duration {
 }
 
 // opening returns how long the masters may take to belong to one deployment
-// again: what is left of an attempt to open it is removed after 2 s, and so is
-// the doubt of a client that only remembers it (R30).
+// again: young ones are not opened for 3 s, and clients look at what else may be
+// done every 2 s (R30).
 func (d *draw) opening() time.Duration {
 	if d.maxTTL == 0 {
 		return 0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -153,42 +154,33 @@ func (w *world) inBoth() []*master { return w.masters[len(w.masters)-w.draw.node
 // shareQuorum reports whether the sets share a quorum of either.
 func (w *world) shareQuorum() bool { return len(w.inBoth()) >= w.draw.quorum() }
 
-// sealIn returns the deployment that a master with these keys belongs to; zero
-// if to none.
-func (w *world) sealIn(keys *redistest.DB) pure.Identity {
+// sealIn returns the seal of a master with these keys; zero for none.
+func (w *world) sealIn(keys *redistest.DB) pure.Seal {
 	text, _ := keys.Get(w.draw.prefix + "redlock:seal")
 	seal, _ := pure.ParseSeal(text)
-	return seal.Identity
+	return seal
 }
 
-// emptied notes which deployment a master belonged to, or was locked for, before
+// emptied notes which deployment a master belonged to, or was listed for, before
 // it lost these keys.
 func (m *master) emptied(before *redistest.DB) {
 	was := m.world.sealIn(before)
-	text, _ := before.Get(m.world.draw.prefix + "redlock:opening")
-	if o, err := pure.ParseOpening(text); err == nil && o.Stage == pure.Locked {
-		was = o.Identity
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sealed = pure.Identity{}
-	if was != m.sealed {
+	if !was.Free() {
 		m.was = was
 	}
 }
 
-// setOf returns the set that a deployment is of.
-func (w *world) setOf(who pure.Identity) int {
+// setOf returns the set that a seal is of: that of which it names all masters.
+func (w *world) setOf(seal pure.Seal) int {
 	for which := range 2 {
-		var addrs []string
-		for _, m := range w.set(which) {
-			addrs = append(addrs, m.addr())
-		}
-		if who.Members == pure.MembersOf(addrs) {
+		if !slices.ContainsFunc(w.set(which), func(m *master) bool { return seal.Names.Member(pure.NameOf(m.addr(), 0)) == "" }) {
 			return which
 		}
 	}
-	panic("a deployment of other masters: " + who.Members) // the simulation itself is wrong
+	panic("a seal of other masters: " + seal.String()) // the simulation itself is wrong
 }
 
 // lookAtSeals checks the seals of the shared masters, and notes when they are
@@ -200,7 +192,8 @@ func (w *world) lookAtSeals() {
 	w.sets.mu.Lock()
 	defer w.sets.mu.Unlock()
 	for _, m := range w.inBoth() {
-		who := w.sealIn(m.node.DB())
+		seal := w.sealIn(m.node.DB())
+		who := seal.Open
 		if who == (pure.Identity{}) {
 			continue
 		}
@@ -213,7 +206,7 @@ func (w *world) lookAtSeals() {
 		}
 		if !w.sets.known[who.ID] {
 			w.sets.known[who.ID] = true
-			w.opened(w.setOf(who))
+			w.opened(w.setOf(seal))
 		}
 	}
 }
@@ -225,7 +218,7 @@ func (w *world) opened(which int) {
 	t := &takeover{from: 1 - which, at: time.Now()}
 	for _, m := range w.inBoth() {
 		m.mu.Lock()
-		if m.was != (pure.Identity{}) && w.setOf(m.was) == t.from && m.forgot.After(t.lost) {
+		if !m.was.Free() && w.setOf(m.was) == t.from && m.forgot.After(t.lost) {
 			t.lost = m.forgot
 		}
 		m.mu.Unlock()
@@ -322,11 +315,11 @@ func (t *tenure) isSinceBefore(then time.Time) bool {
 // masters, and cannot know whose these were.
 func (m *misfortune) takeAway() func() {
 	w := m.world
-	who := w.sealIn(w.inBoth()[0].node.DB())
-	if who == (pure.Identity{}) {
+	seal := w.sealIn(w.inBoth()[0].node.DB())
+	if seal.Open == (pure.Identity{}) {
 		return nil
 	}
-	owners := w.setOf(who)
+	owners := w.setOf(seal)
 	meet := w.part(1 - owners)
 	for _, p := range w.running() {
 		if p.set != owners {
@@ -369,7 +362,7 @@ func (w *world) part(which int) (meet func()) {
 // the sets.
 func (w *world) sealedFor(which, owner int) (n int) {
 	for _, m := range w.set(which) {
-		if who := w.sealIn(m.node.DB()); who != (pure.Identity{}) && w.setOf(who) == owner {
+		if seal := w.sealIn(m.node.DB()); seal.Open != (pure.Identity{}) && w.setOf(seal) == owner {
 			n++
 		}
 	}

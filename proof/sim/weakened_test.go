@@ -221,8 +221,7 @@ func milliseconds(text string) time.Duration {
 	return time.Duration(n) * ms
 }
 
-// sealTwice makes a master keep a seal, and an opening, for each of the two
-// sets.
+// sealTwice makes a master keep a seal for each of the two sets.
 func sealTwice(m *master) {
 	n := m.node
 	n.Handle(func(conn int, args []string) ([]byte, bool) {
@@ -236,7 +235,7 @@ func sealTwice(m *master) {
 			}
 			return []byte("_\r\n"), true
 		case args[0] == "EVALSHA" && args[1] == sealDigest:
-			return n.Eval(lua.Seal, []string{own(args[3]), own(args[4])}, args[5:]...), true
+			return n.Eval(lua.Seal, []string{own(args[3])}, args[4:]...), true
 		}
 		return nil, false
 	})

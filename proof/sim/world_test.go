@@ -56,7 +56,7 @@ type master struct {
 	flushed bool           // its scripts were flushed, and have not been loaded since
 	forgot  time.Time      // when it last lost its keys
 	sealed  pure.Identity  // the deployment that it was seen to belong to since then; zero if to none
-	was     pure.Identity  // the one that it belonged to, or was locked for, when it did
+	was     pure.Seal      // what it had then, if that was a set
 }
 
 // run simulates one seed, from its first connection to its last.
@@ -224,7 +224,7 @@ func (m *master) values() map[string]string {
 					all[key+" "+number] = value
 				}
 			}
-		} else if !strings.HasSuffix(key, "redlock:seal") && !strings.HasSuffix(key, "redlock:opening") && !strings.HasSuffix(key, fenceSuffix) && !isOfLockers(key) {
+		} else if !strings.HasSuffix(key, "redlock:seal") && !strings.HasSuffix(key, fenceSuffix) && !isOfLockers(key) {
 			all[key], _ = m.node.Get(key)
 		}
 	}

@@ -15,14 +15,14 @@ import (
 // Each node carries its identity in the seal. Clients with other nodes, or
 // another number of them, are refused with redlock.ErrDeployment.
 type Deployment struct {
-	ID     string        // 32 hexadecimal digits, random
+	ID     string        // 32 hexadecimal digits
 	Nodes  int           // how many it has
 	MaxTTL time.Duration // of all its clients
 	New    bool          // this call of Init opened it
 }
 
-// Init opens a deployment: it writes a random identity and MaxTTL into the
-// seals of all nodes. An operator calls it once, before the first client. By
+// Init opens a deployment: it writes its identity and MaxTTL into the seals of
+// all nodes. An operator calls it once, before the first client. By
 // the call the operator asserts: no client holds a lock on these nodes. So
 // clients need not wait. Without Init, the first client opens the deployment,
 // and waits for nodes that have run for less than MaxTTL.
@@ -74,8 +74,7 @@ type opening struct {
 
 const (
 	// initGlance is how often Init checks the nodes, and initStuck how long the
-	// opening of up nodes may take. After the death of an opening client,
-	// others take over after 2 s.
+	// opening of up nodes may take.
 	initGlance = 20 * time.Millisecond
 	initStuck  = 4 * time.Second
 	// initDown is how long a node may be down.

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -71,10 +70,11 @@ func TestInitStops_R30(t *testing.T) {
 			nil, []string{"node0: belongs to deployment", "node2: free"}, initStuck + 100*ms},
 		"a client has died while it opened another": {
 			func(t *testing.T, m *memory, _ *redlock.Config) {
-				who := pure.Identity{ID: strings.Repeat("d", 32), Nodes: 2, Members: pure.MembersOf([]string{m.Addr(1), "x:6379"})}
-				m.Nodes[1].DB().Set("redlock:opening", pure.Opening{Stage: pure.Locked, Identity: who}.String(), 0)
+				const member = "0123456789abcdef"
+				who := pure.IdentityOf([]string{member, "0123456789abcdee"})
+				m.Nodes[1].DB().Set("redlock:seal", pure.Seal{Seat: pure.Seat{Member: member, Listed: who}, Names: member + ":" + member}.String(), 0)
 			},
-			nil, []string{"node0: free", "node1: being opened for deployment ddd", "left over"}, initStuck + 200*ms},
+			nil, []string{"node0: free", "node1: being opened for deployment ", "left over"}, initStuck + 200*ms},
 		"another MaxTTL": {
 			func(t *testing.T, m *memory, config *redlock.Config) {
 				other := *config
@@ -108,12 +108,11 @@ func TestInitStops_R30(t *testing.T) {
 	}
 }
 
-// marks returns the seal and the opening of each node.
+// marks returns the seal of each node.
 func marks(m *memory) (all []string) {
 	for _, n := range m.Nodes {
 		seal, _ := n.Get("redlock:seal")
-		opening, _ := n.Get("redlock:opening")
-		all = append(all, seal+opening)
+		all = append(all, seal)
 	}
 	return all
 }

@@ -37,7 +37,7 @@ func (l *lister) sightingOf(name string) *sighting {
 }
 
 func sightingOf(name string) *sighting {
-	if name == "" || name == wire.SealName || name == wire.OpeningName || name == wire.RecordName || strings.HasPrefix(name, wire.TrialName) {
+	if name == "" || name == wire.SealName || name == wire.RecordName || strings.HasPrefix(name, wire.TrialName) {
 		return nil
 	}
 	resource, _, beside := strings.Cut(name, wire.Reserved)

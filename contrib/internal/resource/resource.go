@@ -48,7 +48,7 @@ func Name(prefix, name string) string {
 // Config.Fenced does.
 func refused(resource string) bool {
 	switch resource {
-	case "redlock:seal", "redlock:opening":
+	case "redlock:seal":
 		return true
 	}
 	return len(resource) > Longest || strings.HasSuffix(resource, ":fence") || strings.Contains(resource, reserved)

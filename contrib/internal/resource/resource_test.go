@@ -44,7 +44,7 @@ func TestName(t *testing.T) {
 		for name, hashed := range map[string]bool{
 			"": false, "fence": prefix != "p" && prefix != "p:redlock", "a:fence": true, ":fence": true, "fence:": false,
 			"a:fence:b": false, "a-fence": false, "a:redlock:mark": true, ":redlock:": true, "redlock:b": strings.HasSuffix(prefix, ":"),
-			":b": prefix == "p:redlock", "a:redlock": false, "seal": prefix == "redlock:", "opening": prefix == "redlock:",
+			":b": prefix == "p:redlock", "a:redlock": false, "seal": prefix == "redlock:",
 			"sha256:": true, "sha256": false,
 		} {
 			got := Name(prefix, name)

@@ -99,11 +99,15 @@ func (m *Members) Estranged(i int, now time.Duration) *Cause {
 		who, _ := d.Identity()
 		return &Cause{Kind: Foreign, Asked: now, Found: "the node belongs to no deployment, and the others to " + describe(who) +
 			", which does not list its address",
-			Advice: "name the nodes as when the deployment was opened, or if its nodes have changed, stop all clients and replace the deployment (redlock init)"}
+			Advice: "name the nodes as the other clients do, or if they have changed, stop all clients and replace the deployment (redlock init)"}
 	case pure.BerthElsewhere:
 		return m.elsewhere(i, now)
+	case pure.BerthTwin:
+		return &Cause{Kind: Foreign, Asked: now, Found: "another node is the same member of the deployment: both lead to one master, or one is a copy of the other",
+			Advice: "name each master once; empty a copy"}
 	case pure.BerthOpening:
-		return opening(d.Seen(i).Opening)
+		return &Cause{Kind: Unopened, Found: sealPlace + " lists the node for deployment " + d.Opening(i) +
+			", which another client is about to open; if it is over, replace it (redlock init)"}
 	case pure.BerthUnread:
 		return &Cause{Kind: Unopened, Found: "the node's seal cannot be read"}
 	case pure.BerthStrange:
@@ -112,7 +116,7 @@ func (m *Members) Estranged(i int, now time.Duration) *Cause {
 				Found: "the node was opened by a newer version: " + sealPlace + " has a form that this one does not know"}
 		}
 		return &Cause{Kind: Foreign, Asked: now, Advice: "delete that key on this node, or use another prefix",
-			Found: sealPlace + " or " + openingPlace + " holds something else there"}
+			Found: sealPlace + " holds something else there"}
 	case pure.BerthAdopts:
 		if !m.nodes[i].trust.Trusted {
 			return nil // its quarantine lasts longer than writing the seal
@@ -144,52 +148,44 @@ func (m *Members) unopened() string {
 func (m *Members) elsewhere(i int, now time.Duration) *Cause {
 	node, other, _ := m.deployment.Other()
 	return &Cause{Kind: Foreign, Asked: now,
-		Found: fmt.Sprintf("database %d, which this client uses, belongs to no deployment, and database %d of %s to %s",
-			m.config.Nodes[i].DB, other.DB, m.name(node), describe(other.Identity)),
+		Found: fmt.Sprintf("database %d, which this client uses, belongs to no deployment, and database %d of %s to deployment %s",
+			m.config.Nodes[i].DB, other.DB, m.name(node), other.ID),
 		Advice: "name the same database in all clients, or use another prefix; if that deployment is over, replace it (redlock init)"}
-}
-
-// opening is the cause for a node about to be opened by another client.
-func opening(o pure.Opening) *Cause {
-	if o.Stage == pure.Locked {
-		return &Cause{Kind: Unopened, Found: openingPlace + " is locked there for " + describe(o.Identity) +
-			"; a client that names all its nodes ends that, and if it is over, delete the key"}
-	}
-	return &Cause{Kind: Unopened, Found: "another client is about to open one with the node"}
 }
 
 // rivals is the cause for nodes of several deployments. It names both sides.
 func (m *Members) rivals() *Cause {
 	node, other, _ := m.deployment.Rivals()
 	found := m.claim(node)
-	if node == other {
-		found += ", and this client has " + strconv.Itoa(len(m.nodes))
-	} else {
+	if node != other {
 		found += ", and " + m.claim(other)
+	} else if m.deployment.Seen(node).Seal.Listed == (pure.Identity{}) {
+		found += ", and this client has " + strconv.Itoa(len(m.nodes))
 	}
 	return &Cause{Kind: Foreign, Asked: m.deployment.RivalsAsked(), Found: found,
 		Advice: "all clients of a deployment must name the same nodes; to use nodes of a deployment that is over, replace it (redlock init); if one of " +
 			"these nodes should not have its key, delete the key there"}
 }
 
-// The names of the keys with a node's deployment. Errors do not show the prefix
+// sealPlace is the key with a node's deployment. Errors do not show the prefix
 // (R27).
-const (
-	sealPlace    = "the key redlock:seal (behind the prefix)"
-	openingPlace = "the key redlock:opening (behind the prefix)"
-)
+const sealPlace = "the key redlock:seal (behind the prefix)"
 
 // claim returns the text about a node's deployment, and the key with it.
 func (m *Members) claim(i int) string {
-	who := m.deployment.Claim(i)
-	if who == m.deployment.Shown(i) {
-		return m.name(i) + " belongs to " + describe(who) + ", by " + sealPlace
+	s := m.deployment.Seen(i).Seal
+	var all []string
+	if s.Open != (pure.Identity{}) {
+		all = append(all, "belongs to "+describe(s.Open))
 	}
-	return m.name(i) + " is locked for " + describe(who) + ", by " + openingPlace
+	if s.Listed != (pure.Identity{}) {
+		all = append(all, "is listed for "+describe(s.Listed))
+	}
+	return m.name(i) + " " + strings.Join(all, " and ") + ", by " + sealPlace
 }
 
 func describe(who pure.Identity) string {
-	return "deployment " + who.ID + " of " + strconv.Itoa(who.Nodes) + " nodes"
+	return "deployment " + who.ID + " of " + strconv.Itoa(who.Nodes()) + " nodes"
 }
 
 func (m *Members) name(i int) string {

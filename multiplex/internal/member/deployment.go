@@ -2,6 +2,7 @@ package member
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,18 +15,26 @@ import (
 // belong to one deployment (R30). Then the sets follow its knowledge of the
 // nodes. It must be called after each event of pure.Deployment.
 func (m *Members) settle(now time.Duration) {
-	if !m.tends() {
+	if !m.config.Sealed() {
 		return
 	}
 	d := &m.deployment
 	if d.Rebound() {
 		m.join(now)
 	}
-	for o := d.Next(now, rand.Uint64); o.Verb != pure.Nothing; o = d.Next(now, rand.Uint64) {
-		if o.Verb == pure.Confirm && d.Opening() {
+	for {
+		o := d.Next(now, rand.Uint64)
+		if d.Opens() {
 			m.open(now)
 		}
-		m.carryOut(o, now)
+		if o.Verb == pure.Nothing {
+			break
+		}
+		if o.Verb == pure.Look {
+			m.look(o.Node)
+		} else {
+			m.order(o, now)
+		}
 	}
 	m.judgeDeployment(now)
 	for i := range m.nodes {
@@ -34,9 +43,6 @@ func (m *Members) settle(now time.Duration) {
 	m.due = d.Wait(now)
 	m.host.Wake(m.due)
 }
-
-// tends reports whether there is a deployment to look after.
-func (m *Members) tends() bool { return m.config.Sealed() && !m.closing }
 
 // join forgets what was watched before the nodes belonged to another client's
 // deployment. Only the seals tell of that time. So no lock of another set can
@@ -67,22 +73,10 @@ func (m *Members) since(now time.Duration) time.Duration {
 	return m.deployment.Since(func(i int) pure.Trust { return m.nodes[i].trust }, now)
 }
 
-func (m *Members) carryOut(o pure.Order, now time.Duration) {
-	for i := range m.nodes {
-		switch {
-		case !(Set(o.Nodes) & m.up).Has(i):
-		case o.Verb == pure.Look:
-			m.look(i)
-		default:
-			m.order(i, o, now)
-		}
-	}
-}
-
 // TendDeployment is the watch's pass over the deployment. It returns when to
 // run again.
 func (m *Members) TendDeployment(now time.Duration) time.Duration {
-	if !m.tends() {
+	if !m.config.Sealed() {
 		return now + m.config.ProbeAfter
 	}
 	if now >= m.due {
@@ -118,31 +112,32 @@ func (m *Members) judgeDeployment(now time.Duration) {
 // order sends an order for a node's deployment: the connection leads to the
 // very process of a seal. If the node cannot carry the order out at the moment
 // (-OOM, -MISCONF …), it gets the order again after the next look.
-func (m *Members) order(i int, o pure.Order, now time.Duration) {
+func (m *Members) order(o pure.Order, now time.Duration) {
+	i := o.Node
 	n, d := &m.nodes[i], &m.deployment
-	args, seal := m.arguments(i, o, now)
-	drop := func() { n.looks.Writing = false; d.Drop(i, o) }
+	args, watched := m.arguments(o, now)
+	drop := func() { n.looks.Writing = false; d.Drop(i) }
 	took := func(said said, v resp.Value) error {
 		now := m.host.Now()
 		switch said {
 		case saidDone:
-			if seal != nil {
-				n.trust = n.trust.Seal(seal.Watched, now)
+			if watched > 0 {
+				n.trust = n.trust.Seal(watched, now)
 				m.Judge(i, now)
 			}
-			d.Answer(i, o, true)
+			d.Answer(i, o, true, now)
 		case saidNo:
-			d.Answer(i, o, false)
+			d.Answer(i, o, false, now)
 		case saidText:
-			if err := d.Elsewhere(i, o, string(v.Bytes())); err != nil {
+			if err := d.Elsewhere(i, string(v.Bytes())); err != nil {
 				return unexpected(v, "the seal", err)
 			}
 		default:
-			d.Drop(i, o)
+			d.Drop(i)
 		}
 		n.looks.Writing = false
 		m.settle(now)
-		if seal != nil && said == saidDone && m.Floorless.Has(i) {
+		if said == saidDone && m.Floorless.Has(i) {
 			m.lookAgain(i) // the seal may be the proof that a floor waits for
 		}
 		return nil
@@ -152,34 +147,31 @@ func (m *Members) order(i int, o pure.Order, now time.Duration) {
 	}
 }
 
-// arguments returns the arguments of seal.lua for an order, and the seal it
-// writes, or nil for none.
-func (m *Members) arguments(i int, o pure.Order, now time.Duration) ([]string, *pure.Seal) {
-	who := o.Identity.String()
-	ids, db := " "+strings.Join(m.config.Replace, " ")+" ", strconv.Itoa(m.config.Nodes[i].DB)
-	switch o.Verb {
-	case pure.Propose:
-		return []string{"propose", who, strconv.FormatInt(pure.ProposalTTL.Milliseconds(), 10), ids, db}, nil
-	case pure.Lock:
-		return []string{"lock", who}, nil
-	case pure.Undo:
-		return []string{"undo", who}, nil
+// arguments returns the arguments of seal.lua for an order, and the time
+// watched that it writes.
+func (m *Members) arguments(o pure.Order, now time.Duration) (args []string, watched time.Duration) {
+	proof := ""
+	over := slices.Contains(m.config.Replace, o.Was.Open.ID)
+	rename := o.Was == o.Is && o.Names != ""
+	if who := o.Is.Open; who != (pure.Identity{}) && !(over && who == o.Was.Open) && !rename {
+		seal := m.nodes[o.Node].trust.Writes(o.Is, m.maxTTL, m.deployment.Vouches(who), now)
+		seal.Failover = m.nodes[o.Node].failover
+		proof, watched = seal.Proof(), seal.Watched
 	}
-	seal := m.nodes[i].trust.Writes(o.Identity, m.maxTTL, m.deployment.Vouches(o.Identity), now)
-	seal.Failover = m.nodes[i].failover
-	if o.Verb == pure.Adopt {
-		return []string{"adopt", who, seal.String(), ids, db}, &seal
+	args = []string{o.Was.String(), o.Is.String(), string(o.Names), proof}
+	if o.Was.Free() || len(m.config.Replace) > 0 {
+		args = append(args, " "+strings.Join(m.config.Replace, " ")+" ", strconv.Itoa(m.config.Nodes[o.Node].DB))
 	}
-	return []string{"seal", who, seal.String()}, &seal
+	return args, watched
 }
 
 // renew writes how long this client has watched the process, over a found seal
 // with less.
 func (m *Members) renew(i int, s pure.Sighting, now time.Duration) {
-	n, who := &m.nodes[i], s.Identity()
-	if !m.deployment.Vouches(who) || n.looks.Writing || !n.trust.Renews(s, m.maxTTL, now) {
+	n := &m.nodes[i]
+	if !m.deployment.Vouches(s.Identity()) || n.looks.Writing || !n.trust.Renews(s, m.maxTTL, now) {
 		return
 	}
 	n.looks.Writing = true
-	m.order(i, pure.Order{Verb: pure.Confirm, Identity: who}, now)
+	m.order(pure.Order{Verb: pure.Write, Node: i, Was: s.Seal.Seat, Is: s.Seal.Seat}, now)
 }

@@ -138,7 +138,7 @@ func (m *Members) askReplicas(i int, q *Questions, take func(needed int, maxLag,
 // later primary with fewer replicas would have one: its clients do not wait.
 func (m *Members) sightFailover(i int, s pure.Sighting, now time.Duration) error {
 	n, theirs := &m.nodes[i], s.Seal.Failover
-	if s.What != pure.SealSeen || theirs == n.failover || !m.concerns(s) {
+	if theirs == n.failover || !m.concerns(s) {
 		return nil
 	}
 	if n.auto && theirs.Expected && theirs.Bound == 0 {

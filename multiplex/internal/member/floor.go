@@ -39,7 +39,7 @@ func (m *Members) proves(l *look) bool {
 		return false
 	}
 	who, _ := m.deployment.Identity()
-	return seal.Identity == who && seal.Watched >= pure.NeedFor(m.maxTTL, m.config.DriftFactor)
+	return seal.Open == who && seal.Watched >= pure.NeedFor(m.maxTTL, m.config.DriftFactor)
 }
 
 // judgeFloors makes the set follow what is known of the nodes. Before a look, a

@@ -11,9 +11,9 @@ import (
 	"github.com/redmux/redmux/resp"
 )
 
-// A look reads a node's seal and opening, and then its role and replication
-// history: a demotion meanwhile shows there. With fencing numbers it reads the
-// node's record first: a flush meanwhile shows in the seal.
+// A look reads a node's seal, and then its role and replication history: a
+// demotion meanwhile shows there. With fencing numbers it reads the node's
+// record first: a flush meanwhile shows in the seal.
 type look struct {
 	node     int
 	sighting pure.Sighting
@@ -34,8 +34,7 @@ func (l *look) add(m *Members, q *Questions) {
 	if m.config.Numbered() {
 		q.Add(m.config.ReadRecord, l.readRecord)
 	}
-	q.Add(m.config.ReadSeal[0], l.readSeal)
-	q.Add(m.config.ReadSeal[1], l.readOpening)
+	q.Add(m.config.ReadSeal, l.readSeal)
 	q.Add(infoReplication, func(v resp.Value) error { return m.host.Hear(l.node, v) })
 }
 
@@ -63,24 +62,6 @@ func (l *look) readSeal(v resp.Value) error {
 		}
 	}
 	return err
-}
-
-func (l *look) readOpening(v resp.Value) error {
-	found, text, err := valueOf(v)
-	if err != nil {
-		return err
-	}
-	switch found {
-	case pure.SealSeen:
-		opening, strange := pure.ParseOpening(text)
-		l.sighting.Opening = opening
-		if strange != nil {
-			l.sighting.What, l.sighting.Later = pure.SealStrange, l.sighting.Later || pure.LaterForm(text)
-		}
-	case pure.Unreadable, pure.SealStrange:
-		l.sighting.What = found
-	}
-	return nil
 }
 
 // Inspect adds what a node is asked once, before it joins: its seal and its
@@ -183,14 +164,14 @@ func (m *Members) sight(l *look, now time.Duration) error {
 // otherMaxTTL reports whether a seal has another MaxTTL. A replaced one, or one
 // of several deployments, may have it.
 func (m *Members) otherMaxTTL(s pure.Sighting) bool {
-	return s.What == pure.SealSeen && s.Seal.MaxTTL != m.maxTTL && m.concerns(s)
+	return s.Seal.MaxTTL != m.maxTTL && m.concerns(s)
 }
 
 // concerns reports whether a seal's terms are those of this client's
-// deployment.
+// deployment. A node of no open deployment has none.
 func (m *Members) concerns(s pure.Sighting) bool {
 	_, _, rivals := m.deployment.Rivals()
-	return !rivals && !slices.Contains(m.config.Replace, s.Seal.Identity.ID)
+	return !rivals && s.Identity() != (pure.Identity{}) && !slices.Contains(m.config.Replace, s.Seal.Open.ID)
 }
 
 // tendLooks makes the due look at an up node. It returns when to run again.
@@ -356,5 +337,6 @@ func valueOf(v resp.Value) (found pure.Seen, text string, err error) {
 	return 0, "", unexpected(v, "a look at the seal", nil)
 }
 
-// maxSeal is longer than any seal. Sixteen members take 272 bytes of a seal.
-const maxSeal = 1024
+// maxSeal is longer than any seal. Four names of each of sixteen members take
+// 2,175 bytes, and the members of two sets 542.
+const maxSeal = 4096

@@ -2,7 +2,7 @@
 // forgotten locks (R23), may not belong to the deployment (R29, R30), or may
 // not remember fencing numbers (docs/fencing.md). Package pure decides all
 // that. This package tells it of events at the nodes, carries out its orders by
-// reading and writing the nodes' seals, openings and records, and keeps the
+// reading and writing the nodes' seals and records, and keeps the
 // sets for the group's rounds.
 //
 // The group's mutex guards it, except in methods that say otherwise.
@@ -36,7 +36,7 @@ type Config struct {
 	OtherMaxTTL bool
 
 	// Zero values stand for no seals, and no numbers.
-	ReadSeal   [2][]byte
+	ReadSeal   []byte
 	WriteSeal  func(args ...string) []byte
 	ReadRecord []byte
 	WriteFloor func(seal, run string, floor int64) []byte
@@ -49,12 +49,13 @@ type Config struct {
 // whether the server behind it may change.
 type Address struct {
 	Addr     string
+	Home     string // see conn.Endpoint
 	DB       int
 	Failover conn.Failover
 }
 
 // stored reports whether seals can be read and written.
-func (c *Config) stored() bool { return c.ReadSeal[0] != nil && c.WriteSeal != nil }
+func (c *Config) stored() bool { return c.ReadSeal != nil && c.WriteSeal != nil }
 
 // Sealed reports whether seals are kept.
 func (c *Config) Sealed() bool { return c.MaxTTL > 0 && c.stored() }
@@ -107,8 +108,7 @@ type Members struct {
 	config     *Config // by a pointer, behind which fmt does not look (R27)
 	host       Host
 	nodes      []node
-	up         Set // as told by Joined and Parted
-	closing    bool
+	up         Set           // as told by Joined and Parted
 	maxTTL     time.Duration // Config.MaxTTL, or a longer one of a seal
 	deployment pure.Deployment
 	due        time.Duration // of the next Tend that acts on the deployment
@@ -142,12 +142,12 @@ func New(config Config, host Host) *Members {
 	m := &Members{
 		config: &config, host: host, nodes: make([]node, size), maxTTL: config.MaxTTL,
 		floors: pure.NewFloors(size), clocks: make(pure.Clocks, size),
-		sealFirst: slices.Concat(config.ReadSeal[0], infoReplication),
+		sealFirst: slices.Concat(config.ReadSeal, infoReplication),
 	}
-	var addrs []string
+	var names []string
 	need := pure.NeedFor(config.MaxTTL, config.DriftFactor)
 	for i := range m.nodes {
-		addrs = append(addrs, config.Nodes[i].Addr)
+		names = append(names, pure.NameOf(config.Nodes[i].Home, config.Nodes[i].DB))
 		m.expect(i, config.Nodes[i].Failover)
 		t := &m.nodes[i].trust
 		t.Need, t.Own, t.Durable = m.needOf(i), m.ownOf(i), config.Durable.Has(i)
@@ -158,7 +158,7 @@ func New(config Config, host Host) *Members {
 			m.Doubted = m.Doubted.Add(i) // a new process of this client waits, too (R23)
 		}
 	}
-	m.deployment = pure.NewDeployment(addrs)
+	m.deployment = pure.NewDeployment(names)
 	d := &m.deployment
 	d.Founds, d.Replaces, d.Need, d.Drift = config.Found, config.Replace, need, config.DriftFactor
 	if !config.OtherMaxTTL {
@@ -222,13 +222,6 @@ func (m *Members) Tend(i int, now time.Duration) time.Duration {
 		next = min(next, now+left)
 	}
 	return next
-}
-
-// Quit tells of the group's Close. What this client has begun with the
-// deployment is undone.
-func (m *Members) Quit() {
-	m.closing = true
-	m.carryOut(m.deployment.Quit(), m.host.Now())
 }
 
 // Quarantine (R23): a node that may have forgotten locks gets every command, so

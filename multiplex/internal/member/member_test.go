@@ -23,17 +23,16 @@ func TestSightings(t *testing.T) {
 		"-NOPERM no\r\n":                         {What: pure.Unreadable},
 		"-ERR x\r\n":                             {What: pure.Unreadable},
 		"-LOADING x\r\n":                         {What: pure.Unreadable},
-		"$50\r\nredlock-seal 1 run_id=a max_ttl_ms=1 watched_ms=20\r\n": {What: pure.SealSeen, Seal: pure.Seal{Run: "a", MaxTTL: time.Millisecond, Watched: 20 * time.Millisecond}},
-		"$2000\r\n" + strings.Repeat("x", 2000) + "\r\n":                {What: pure.SealStrange},
+		"$38\r\nredlock-seal 5 member=0123456789abcdef\r\n": {What: pure.SealSeen, Seal: pure.Seal{Seat: pure.Seat{Member: "0123456789abcdef"}}},
+		"$4000\r\n" + strings.Repeat("x", 4000) + "\r\n":    {What: pure.SealStrange},
 	} {
 		var l look
 		assert.NoError(t, l.readSeal(decode(t, wire)), wire)
-		assert.NoError(t, l.readOpening(decode(t, "$-1\r\n")))
 		assert.Equal(t, want, l.sighting, wire)
 	}
 	for _, wire := range []string{"+OK\r\n", ":1\r\n", "*-1\r\n", "*0\r\n"} {
 		var l look
-		for _, read := range []func(resp.Value) error{l.readRecord, l.readSeal, l.readOpening} {
+		for _, read := range []func(resp.Value) error{l.readRecord, l.readSeal} {
 			assert.ErrorIs(t, read(decode(t, wire)), ErrUnexpected, wire)
 		}
 	}

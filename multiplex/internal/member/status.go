@@ -28,7 +28,7 @@ func (m *Members) Status(i int, up bool, now time.Duration) Status {
 		t = t.At(now)
 	}
 	s := Status{
-		Sealed: t.Sealed > 0, Deployment: m.deployment.Shown(i), Opening: m.deployment.Opener(i).ID, Met: n.met,
+		Sealed: t.Sealed > 0, Deployment: m.deployment.Shown(i), Opening: m.deployment.Opening(i), Met: n.met,
 		Stranger: up && m.Strangers.Has(i),
 	}
 	if s.Stranger || !t.Trusted && t.Need > 0 {
@@ -58,11 +58,11 @@ func (m *Members) Deployment(now time.Duration) Deployment {
 // Complete reports whether every node was found to belong to one deployment.
 func (m *Members) Complete() bool { return m.config.Sealed() && m.Strangers == 0 }
 
-// Opening reports whether this group is opening the set.
-func (m *Members) Opening() bool { return m.deployment.Opening() }
+// Busy reports whether this group is changing what a node is.
+func (m *Members) Busy() bool { return m.deployment.Busy() }
 
-// Renamed reports whether a node's deployment lists it by another address.
-func (m *Members) Renamed(i int) bool { return m.config.Sealed() && m.deployment.Renamed(i) }
+// Nameless reports whether a node has too many names for this client's.
+func (m *Members) Nameless(i int) bool { return m.config.Sealed() && m.deployment.Nameless(i) }
 
 // WaitsForOthers reports whether a node would count if the missing nodes showed
 // the same deployment. Then the others, and not this node, keep a command from

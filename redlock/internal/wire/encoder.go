@@ -47,10 +47,9 @@ const (
 	// resources and its fencing number.
 	Reserved = ":redlock:"
 
-	SealName    = "redlock:seal"
-	OpeningName = "redlock:opening" // of the opening that precedes the seal
-	RecordName  = "redlock:fence"   // of the node's last fencing number
-	TrialName   = "redlock:trial:"  // and a random text: of a trial
+	SealName   = "redlock:seal"
+	RecordName = "redlock:fence"  // of the node's last fencing number
+	TrialName  = "redlock:trial:" // and a random text: of a trial
 
 	// The keys of a read/write lock besides the writer's.
 	ReadersSuffix = Reserved + "readers"

@@ -97,13 +97,13 @@ func Cure(scripts []Script) (load [][]byte) {
 	return load
 }
 
-// SealOf returns the commands to read and write the nodes' seals.
+// SealOf returns the commands to read and write a node's seal.
 func SealOf(prefix string) multiplex.Seal {
-	seal, opening := prefix+SealName, prefix+OpeningName
+	seal := prefix + SealName
 	return multiplex.Seal{
-		Read: [2][]byte{resp.AppendCommand(nil, "GET", seal), resp.AppendCommand(nil, "GET", opening)},
+		Read: resp.AppendCommand(nil, "GET", seal),
 		Write: func(args ...string) []byte {
-			return resp.AppendCommand(nil, append([]string{"EVALSHA", Seal.Digest, "2", seal, opening}, args...)...)
+			return resp.AppendCommand(nil, append([]string{"EVALSHA", Seal.Digest, "1", seal}, args...)...)
 		},
 	}
 }

@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redmux/redmux/cmd/redlock/internal/outlook"
@@ -12,12 +14,14 @@ import (
 // lookOut returns what a client that starts now would think of the nodes' past,
 // and of their deployment (R23, R30).
 func (d *Deployment) lookOut() *outlook.Outlook {
+	var names []string
 	var durable []bool
 	var found []outlook.Node
 	for i := range d.Nodes {
+		names = append(names, d.Nodes[i].Name)
 		durable, found = append(durable, d.Nodes[i].Declared), append(found, d.Nodes[i].Node)
 	}
-	o := outlook.New(d.addrs(), durable, d.MaxTTL)
+	o := outlook.New(names, durable, d.MaxTTL)
 	o.Look(found, 0)
 	return o
 }
@@ -30,7 +34,7 @@ func (d *Deployment) masters() []Master {
 		m := Master{Addr: n.Addr}
 		if n.Err == nil {
 			who := d.outlook.Deployment().Shown(i)
-			m.Deployment, m.Size = who.ID, who.Nodes
+			m.Deployment, m.Size = who.ID, who.Nodes()
 			m.Quarantine, m.Why = d.outlook.Standing(i, 0)
 			m.Uptime, m.Started = n.Uptime()
 			m.Quarantined = m.Why != ""
@@ -51,25 +55,18 @@ func seconds(d time.Duration) *float64 {
 	return &s
 }
 
-func (d *Deployment) addrs() (all []string) {
-	for i := range d.Nodes {
-		all = append(all, d.Nodes[i].Addr)
-	}
-	return all
-}
-
-// belongs reports whether a node carries the identity of the deployment, as
-// far as is known. Before there is one, any node does.
+// belongs reports whether a node is a member of the deployment, and no earlier
+// one is the same, as far as is known. Before there is one, any node is.
 func (d *Deployment) belongs(n *Node) bool {
 	p := d.outlook.Deployment()
 	_, _, rivals := p.Rivals()
 	who, _ := p.Identity()
 	return d.MaxTTL == 0 || n.Seal.State == probe.SealUnknown ||
-		!rivals && (who == pure.Identity{} || n.Seal.Identity == who)
+		!rivals && (who == pure.Identity{} || n.Seal.Open == who && p.Berth(d.index(n)) != pure.BerthTwin)
 }
 
 func describe(who pure.Identity) string {
-	return fmt.Sprintf("deployment %s of %s", who.ID, plural(int64(who.Nodes), "master"))
+	return fmt.Sprintf("deployment %s of %s", who.ID, plural(int64(who.Nodes()), "master"))
 }
 
 // checkForgetful wants the protection to be on.
@@ -95,43 +92,48 @@ func (d *Deployment) checkDeployment() []Finding {
 			Why: "clients that name different masters can hold one lock; so those that name these masters get none",
 			Change: "name the same masters for all clients (--nodes, redlock.Config.Nodes). To use masters of a deployment that is " +
 				"over, stop its clients first: redlock init --replace ID. If a master should not have what stands there, delete its key " +
-				"redlock:seal, or redlock:opening where it is locked, behind the prefix"}
+				"redlock:seal, behind the prefix"}
 		if node == other && !d.several() {
-			f.Found = fmt.Sprintf("the deployment has %d masters, and %d are named here", p.Shown(node).Nodes, len(d.Nodes))
+			f.Found = fmt.Sprintf("the deployment has %d masters, and %d are named here", p.Shown(node).Nodes(), len(d.Nodes))
 		}
 		return finding(f)
 	}
 	who, _ := p.Identity()
-	outside := d.seen(func(n *Node) string {
-		if who != (pure.Identity{}) && n.Sighting().Free() && !who.Lists(pure.MemberOf(n.Addr)) {
-			return "not a member of " + describe(who)
-		}
-		return ""
-	})
-	alias := d.seen(func(n *Node) string {
-		if who != (pure.Identity{}) && n.Seal.Identity == who && !who.Lists(pure.MemberOf(n.Addr)) {
-			return "a member by another address"
-		}
-		return ""
-	})
-	return append(
+	outside := d.where("not a member of "+describe(who), func(i int) bool { return p.Berth(i) == pure.BerthStranger })
+	twins := d.where("the same member as another", func(i int) bool { return p.Berth(i) == pure.BerthTwin })
+	nameless := d.where("has four other names", p.Nameless)
+	return slices.Concat(
 		finding(Finding{Level: d.byQuorum(), Seen: outside, Found: "a master is not a member of the deployment",
 			Why:    "clients do not count it: another master may have its place",
-			Change: "name the masters as when the deployment was opened; if the set has changed, stop all clients: redlock init --replace " + who.ID}),
-		finding(Finding{Level: Warning, Seen: alias, Found: "a master is named by another address than when the deployment was opened",
-			Why:    "if it loses its keys, clients that start afterwards do not know it as a member, and do not count it",
-			Change: "name the masters by the same addresses everywhere"})...)
+			Change: "name the masters as the other clients do; if the set has changed, stop all clients: redlock init --replace " + who.ID}),
+		finding(Finding{Level: d.byQuorum(), Seen: twins, Found: "two masters are the same member of the deployment",
+			Why:    "one is a copy of the other, or both addresses lead to one master; clients count one of them",
+			Change: "name each master once; empty a copy (FLUSHALL), and clients make it a member again"}),
+		finding(Finding{Level: Warning, Seen: nameless, Found: "a master is named by more addresses than its deployment keeps",
+			Why:    "if it loses its keys, clients that know only this address do not know it as a member, and do not count it",
+			Change: "name the masters by the same addresses everywhere"}))
 }
 
-// shown returns the deployment that a node shows.
+// where lists the nodes that answered, and for which a condition holds.
+func (d *Deployment) where(what string, is func(i int) bool) []Sight {
+	return d.seen(func(n *Node) string {
+		if is(d.index(n)) {
+			return what
+		}
+		return ""
+	})
+}
+
+// shown returns the sets that a node shows.
 func shown(n *Node) string {
-	switch o := n.Opening.Value; {
-	case n.Seal.Identity != (pure.Identity{}):
-		return describe(n.Seal.Identity)
-	case o.Stage == pure.Locked:
-		return "locked for " + describe(o.Identity)
+	var all []string
+	if n.Seal.Open != (pure.Identity{}) {
+		all = append(all, describe(n.Seal.Open))
 	}
-	return ""
+	if n.Seal.Listed != (pure.Identity{}) {
+		all = append(all, "listed for "+describe(n.Seal.Listed))
+	}
+	return strings.Join(all, ", ")
 }
 
 // checkDatabase wants no other database of a master to belong to a deployment:
@@ -139,28 +141,29 @@ func shown(n *Node) string {
 func (d *Deployment) checkDatabase() []Finding {
 	level := Unsafe
 	seen := d.seen(func(n *Node) string {
-		if n.Elsewhere.Identity == (pure.Identity{}) || d.MaxTTL == 0 {
+		if n.Elsewhere == (pure.Other{}) || d.MaxTTL == 0 {
 			return ""
 		}
 		own := "no deployment"
-		if n.Seal.Identity != (pure.Identity{}) {
-			level, own = Warning, describe(n.Seal.Identity)
+		if n.Seal.Open != (pure.Identity{}) {
+			level, own = Warning, describe(n.Seal.Open)
 		}
-		return fmt.Sprintf("database %d, which is named here, belongs to %s, and database %d to %s", n.DB, own, n.Elsewhere.DB, describe(n.Elsewhere.Identity))
+		return fmt.Sprintf("database %d, which is named here, belongs to %s, and database %d to deployment %s", n.DB, own, n.Elsewhere.DB, n.Elsewhere.ID)
 	})
 	return finding(Finding{Level: level, Seen: seen, Found: "another database of a master belongs to a deployment",
 		Why:    "clients that name different databases of the same masters can hold one lock",
 		Change: "name the same database in all clients (the path of the URL); for locks of their own, use another prefix"})
 }
 
-// several reports whether nodes show different identities.
+// several reports whether nodes show different sets.
 func (d *Deployment) several() bool {
 	ids := make(map[pure.Identity]bool)
 	for i := range d.Nodes {
-		if n := &d.Nodes[i]; n.Err == nil && n.Seal.Identity != (pure.Identity{}) {
-			ids[n.Seal.Identity] = true
+		if n := &d.Nodes[i]; n.Err == nil {
+			ids[n.Seal.Open], ids[n.Seal.Listed] = true, true
 		}
 	}
+	delete(ids, pure.Identity{})
 	return len(ids) > 1
 }
 
@@ -174,8 +177,7 @@ func (d *Deployment) checkInitialised() []Finding {
 	who, bound := p.Identity()
 	without := d.seen(func(n *Node) string {
 		up, _ := n.Uptime()
-		known := who == pure.Identity{} || who.Lists(pure.MemberOf(n.Addr))
-		if !n.Sighting().Free() || n.Opening.State == probe.SealUnknown || !known {
+		if !n.Sighting().Free() || p.Berth(d.index(n)) == pure.BerthStranger {
 			return ""
 		}
 		return fmt.Sprintf("no seal; started %v ago", up)
@@ -201,20 +203,20 @@ func (d *Deployment) checkInitialised() []Finding {
 
 // checkOpenings looks for what an opening leaves if the client dies.
 func (d *Deployment) checkOpenings() []Finding {
+	p := d.outlook.Deployment()
 	foreign := false
 	seen := d.seen(func(n *Node) string {
-		if n.Opening.State != probe.SealThere {
+		if n.Seal.Listed == (pure.Identity{}) {
 			return ""
 		}
-		who := n.Opening.Value.Identity
-		foreign = foreign || who.Members != pure.MembersOf(d.addrs())
-		return fmt.Sprintf("%s for %s", n.Opening.Value.Stage, describe(who))
+		foreign = foreign || p.Opening(d.index(n)) != ""
+		return "listed for " + describe(n.Seal.Listed)
 	})
-	f := Finding{Level: Warning, Seen: seen, Found: "a client is opening the deployment, or has died of it",
-		Why:    "clients do not count the master meanwhile; the next one completes or removes what a dead client has left, within seconds",
+	f := Finding{Level: d.byQuorum(), Seen: seen, Found: "a client is opening the deployment, or has died of it",
+		Why:    "clients do not count the master meanwhile; the next one goes on with what a dead client has left",
 		Change: "nothing, if it is gone soon; otherwise redlock init"}
 	if foreign {
-		f.Level, f.Found = d.byQuorum(), "a client is opening another deployment with a master, or has died of it"
+		f.Found = "a client is opening another deployment with a master, or has died of it"
 		f.Why = "clients do not count the master, and those that name these masters do not remove what it has left"
 		f.Change = "name the same masters for all clients; if that deployment is over, stop its clients: redlock init --replace ID"
 	}

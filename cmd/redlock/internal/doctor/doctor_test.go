@@ -31,36 +31,37 @@ func sound(n int) *Deployment {
 					"total_system_memory": "100000000", "aof_enabled": "0", "aof_last_write_status": "ok",
 					"rdb_last_bgsave_status": "ok", "connected_clients": "3", "maxclients": "10000", "evicted_keys": "0",
 				},
-				Rights: rights(), Opening: probe.Opening{State: probe.SealAbsent},
+				Rights: rights(),
 				// The user is not an operator's: CONFIG may not be asked.
 				Config: nil,
 			},
 			ClockKnown: true, Clock: probe.Clock{Span: 2 * time.Second, RoundTrip: time.Millisecond},
 		}})
 	}
+	var names pure.Names
 	for i := range d.Nodes {
-		d.Nodes[i].Seal = probe.Seal{State: probe.SealThere, Process: fmt.Sprintf("run%d", i), MaxTTL: d.MaxTTL,
-			Watched: pure.NeedFor(d.MaxTTL, drift), Identity: d.identity("a")}
+		d.Nodes[i].Name = pure.NameOf(d.Nodes[i].Addr, 0)
+		names = names.With(member("a", i), d.Nodes[i].Name)
+	}
+	for i := range d.Nodes {
+		d.Nodes[i].Seal = probe.Seal{State: probe.SealThere, Seal: pure.Seal{
+			Seat: pure.Seat{Member: member("a", i), Open: identity("a", n)}, Names: names,
+			Run: fmt.Sprintf("run%d", i), MaxTTL: d.MaxTTL, Watched: pure.NeedFor(d.MaxTTL, drift),
+		}}
 	}
 	return d
 }
 
-// identity is that of a deployment of all nodes, with an id of this digit.
-func (d *Deployment) identity(digit string) pure.Identity {
-	return pure.Identity{ID: strings.Repeat(digit, 32), Nodes: len(d.Nodes), Members: pure.MembersOf(d.addrs())}
-}
+// member is the id of a node in a deployment with this letter.
+func member(letter string, i int) string { return fmt.Sprintf("%s%015d", letter, i) }
 
-// renamed gives nodes other addresses, under which the deployment is opened.
-func renamed(change func(d *Deployment)) func(d *Deployment) {
-	return func(d *Deployment) {
-		change(d)
-		who := d.identity("a")
-		for i := range d.Nodes {
-			if seal := &d.Nodes[i].Seal; seal.Identity.ID == who.ID {
-				seal.Identity = who
-			}
-		}
+// identity is that of a deployment of n nodes, with this letter.
+func identity(letter string, n int) pure.Identity {
+	var members []string
+	for i := range n {
+		members = append(members, member(letter, i))
 	}
+	return pure.IdentityOf(members)
 }
 
 func rights() (all []probe.Right) {
@@ -98,7 +99,8 @@ func refuses(k int, name string, class conn.Class) func(d *Deployment) {
 
 func seal(k int, run string, longest time.Duration) func(d *Deployment) {
 	return with(k, func(n *Node) {
-		n.Seal.State, n.Seal.Process, n.Seal.MaxTTL = probe.SealThere, run, longest
+		n.Seal.State, n.Seal.Run, n.Seal.MaxTTL = probe.SealThere, run, longest
+		n.Seal.Open = identity("a", 5)
 	})
 }
 
@@ -115,7 +117,7 @@ func here(d *Deployment) {
 }
 
 func config(k int, name, value string) func(d *Deployment) {
-	return all(renamed(here), with(k, func(n *Node) {
+	return all(here, with(k, func(n *Node) {
 		// At a unix socket of this machine the default user may do everything.
 		n.User = "default"
 		if n.Config == nil {
@@ -137,7 +139,7 @@ func failover(k int, bound time.Duration) func(d *Deployment) {
 	return with(k, func(n *Node) {
 		n.Failover = conn.Failover{Expected: true, Bound: bound}
 		n.Server.History = "history"
-		n.Seal.Process = n.Process()
+		n.Seal.Run = n.Process()
 		n.Seal.Failover = pure.Failover{Expected: true, Bound: max(0, bound)}
 	})
 }
@@ -171,33 +173,19 @@ func fenced(k, n int) func(d *Deployment) {
 	})
 }
 
-// opening leaves an opening on the first few nodes.
-func opening(k int, stage pure.Stage, who func(d *Deployment) pure.Identity) func(d *Deployment) {
+// listed makes the first few nodes members of a set that is not open.
+func listed(k int, letter string, size int) func(d *Deployment) {
 	return func(d *Deployment) {
 		for i := range k {
-			d.Nodes[i].Opening = probe.Opening{State: probe.SealThere, Value: pure.Opening{Stage: stage, Identity: who(d)}}
+			s := &d.Nodes[i].Seal
+			s.Seal = pure.Seal{Seat: pure.Seat{Member: member(letter, i), Listed: identity(letter, size)}, Names: s.Names}
 		}
-	}
-}
-
-// another is the identity of a deployment of other nodes.
-func another(n int) func(d *Deployment) pure.Identity {
-	return func(*Deployment) pure.Identity {
-		var addrs []string
-		for i := range n {
-			addrs = append(addrs, fmt.Sprintf("10.1.1.%d:6379", i))
-		}
-		return pure.Identity{ID: strings.Repeat("b", 32), Nodes: n, Members: pure.MembersOf(addrs)}
 	}
 }
 
 // belong gives the first few nodes to another deployment.
-func belong(k int, who func(d *Deployment) pure.Identity) func(d *Deployment) {
-	return func(d *Deployment) {
-		for i := range k {
-			d.Nodes[i].Seal.Identity = who(d)
-		}
-	}
+func belong(k, size int) func(d *Deployment) {
+	return with(k, func(n *Node) { n.Seal.Open = identity("b", size) })
 }
 
 const second, ms = time.Second, time.Millisecond
@@ -222,18 +210,18 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 			d.Nodes[4].Rights = []probe.Right{{Name: "SET", Class: conn.ClassOOM}}
 		}), []string{"unsafe reachable", "unsafe writes"}},
 		{"an address that leads to two servers", with(1, func(n *Node) { n.Others = []string{"other"} }), []string{"unsafe one-server"}},
-		{"same server twice", with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"], n.Seal.Process = "run", "run", "run" }), []string{"unsafe same-server"}},
-		{"same server twice, and the library says so", all(with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"], n.Seal.Process = "run", "run", "run" }),
+		{"same server twice", with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"], n.Seal.Run = "run", "run", "run" }), []string{"unsafe same-server"}},
+		{"same server twice, and the library says so", all(with(2, func(n *Node) { n.Server.RunID, n.Info["run_id"], n.Seal.Run = "run", "run", "run" }),
 			with(1, func(n *Node) { n.Refused = errors.New("same") })), []string{"unsafe same-server"}},
-		{"two masters on one machine", renamed(with(2, func(n *Node) { n.Addr = "10.9.9.9:" + n.Server.RunID })), []string{"warning placement"}},
-		{"masters on this machine", renamed(func(d *Deployment) {
+		{"two masters on one machine", with(2, func(n *Node) { n.Addr = "10.9.9.9:" + n.Server.RunID }), []string{"warning placement"}},
+		{"masters on this machine", func(d *Deployment) {
 			for i, addr := range []string{"127.0.0.1:1", "localhost:2", "[::1]:3"} {
 				d.Nodes[i].Addr, d.Nodes[i].Local = addr, true
 			}
-		}), []string{"warning addresses", "note placement"}},
-		{"one master on this machine", renamed(with(1, func(n *Node) { n.Addr, n.Local = "127.0.0.1:1", true })), []string{"warning addresses"}},
-		{"some masters at sockets", renamed(with(3, func(n *Node) { n.Addr, n.Local = "unix:/run/"+n.Server.RunID, true })), []string{"warning addresses"}},
-		{"masters at sockets of this machine", renamed(with(5, func(n *Node) { n.Addr, n.Local = "unix:/run/"+n.Server.RunID, true })), nil},
+		}, []string{"warning addresses", "note placement"}},
+		{"one master on this machine", with(1, func(n *Node) { n.Addr, n.Local = "127.0.0.1:1", true }), []string{"warning addresses"}},
+		{"some masters at sockets", with(3, func(n *Node) { n.Addr, n.Local = "unix:/run/"+n.Server.RunID, true }), []string{"warning addresses"}},
+		{"masters at sockets of this machine", with(5, func(n *Node) { n.Addr, n.Local = "unix:/run/"+n.Server.RunID, true }), nil},
 		{"a replica", info(1, "role", "slave"), []string{"unsafe role"}},
 		{"a sentinel", with(1, func(n *Node) { n.Server.Mode = "sentinel" }), []string{"unsafe role"}},
 		{"a cluster node", info(1, "cluster_enabled", "1"), []string{"unsafe cluster"}},
@@ -276,31 +264,45 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"fenced, and three have no floor", fenced(2, 5), []string{"note fence"}},
 		{"fenced, and one that restarted has no floor", all(fenced(4, 5), with(5, func(n *Node) {
 			if n.Fence.Record.Floor == pure.NoFloor {
-				n.Seal.Process = "another"
+				n.Seal.Run = "another"
 			}
 		})), []string{"note restarts"}},
 		{"not fenced, but numbers were granted", fenced(0, 5), nil},
 		{"no record of fencing numbers", with(1, func(n *Node) { n.Fence.State = probe.SealStrange }), []string{"warning fence"}},
 		{"another database belongs to a deployment, too", with(1, func(n *Node) {
-			n.Elsewhere = pure.Other{DB: 1, Identity: another(5)(nil)}
+			n.Elsewhere = pure.Other{DB: 1, ID: identity("b", 5).ID}
 		}), []string{"warning database"}},
 		{"another database belongs to one, and this one to none", all(unsealed(5), with(1, func(n *Node) {
-			n.Elsewhere = pure.Other{DB: 1, Identity: another(5)(nil)}
+			n.Elsewhere = pure.Other{DB: 1, ID: identity("b", 5).ID}
 		})), []string{"unsafe database", "warning initialised"}},
 		{"not opened", unsealed(5), []string{"warning initialised"}},
-		{"not opened, and seals of the older form", with(5, func(n *Node) { n.Seal.Identity = pure.Identity{} }), []string{"warning initialised"}},
+		{"not opened, but named", with(5, func(n *Node) { n.Seal.Seal = pure.Seal{Seat: pure.Seat{Member: n.Seal.Member}} }), []string{"warning initialised"}},
 		{"half opened", unsealed(2), []string{"warning initialised", "note restarts"}},
+		{"half opened, and the rest is listed", listed(2, "a", 5), []string{"warning initialised", "note restarts"}},
 		{"less than half opened", unsealed(3), []string{"unsafe initialised", "unsafe restarts"}},
-		{"a dead client has left its opening", all(unsealed(5), opening(5, pure.Locked, func(d *Deployment) pure.Identity { return d.identity("c") })),
-			[]string{"warning initialised"}},
-		{"a dead client has left an opening that another completes", all(unsealed(1),
-			opening(1, pure.Locked, func(d *Deployment) pure.Identity { return d.identity("a") })), []string{"warning initialised", "note restarts"}},
-		{"an opening of another set", all(unsealed(5), opening(1, pure.Proposed, another(3))), []string{"warning initialised"}},
-		{"opened for another number", belong(5, another(3)), []string{"unsafe deployment"}},
-		{"one opened for another number", belong(1, another(3)), []string{"unsafe deployment"}},
-		{"of another deployment of as many", belong(1, another(5)), []string{"unsafe deployment"}},
-		{"not a member", all(func(d *Deployment) { d.Nodes[0].Addr = "10.0.0.9:6379" }, unsealed(1)), []string{"warning deployment", "note restarts"}},
-		{"a member by another address", with(1, func(n *Node) { n.Addr = "10.0.0.9:6379" }), []string{"warning deployment"}},
+		{"less than half opened, and the rest is listed", listed(3, "a", 5), []string{"unsafe initialised", "unsafe restarts"}},
+		{"a dead client has left them listed", listed(5, "a", 5), []string{"warning initialised"}},
+		{"a dead client has left one listed that was emptied", all(unsealed(5), listed(1, "c", 5)), []string{"warning initialised"}},
+		{"one is listed for another set", all(unsealed(5), listed(1, "c", 3)), []string{"warning initialised"}},
+		{"one is listed for another set, and the rest open", listed(1, "c", 3), []string{"unsafe deployment", "unsafe restarts"}},
+		{"one is about to replace it", with(1, func(n *Node) { n.Seal.Member, n.Seal.Listed = member("c", 0), identity("c", 5) }), []string{"unsafe deployment"}},
+		{"opened for another number", belong(5, 3), []string{"unsafe deployment"}},
+		{"one opened for another number", belong(1, 3), []string{"unsafe deployment"}},
+		{"of another deployment of as many", belong(1, 5), []string{"unsafe deployment"}},
+		{"not a member", all(func(d *Deployment) { d.Nodes[0].Name = member("f", 0) }, unsealed(1)), []string{"warning deployment", "note restarts"}},
+		{"a copy of another", func(d *Deployment) { d.Nodes[1].Seal.Seal = d.Nodes[0].Seal.Seal }, []string{"warning deployment", "note restarts"}},
+		{"three copies of another", func(d *Deployment) {
+			for i := 1; i < 4; i++ {
+				d.Nodes[i].Seal.Seat = d.Nodes[0].Seal.Seat
+			}
+		}, []string{"unsafe deployment"}},
+		{"a member by another address", with(1, func(n *Node) { n.Name = member("f", 0) }), nil},
+		{"a member by too many addresses", with(1, func(n *Node) {
+			for i := range 4 {
+				n.Seal.Names = n.Seal.Names.With(n.Seal.Member, member("e", i))
+			}
+			n.Name = member("f", 0)
+		}), []string{"warning deployment"}},
 		{"restarted", all(seal(1, "another", time.Minute), info(1, "uptime_in_seconds", "9")), []string{"note restarts"}},
 		{"adopted a moment ago", with(1, func(n *Node) { n.Seal.Watched = 9 * time.Second }), []string{"note restarts"}},
 		{"a quorum restarted", all(seal(3, "another", time.Minute), info(3, "uptime_in_seconds", "9")), []string{"unsafe restarts"}},
@@ -330,7 +332,7 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"may not be fenced", refuses(1, "CLIENT KILL", conn.ClassNoPerm), []string{"warning rights"}},
 		{"an operator", with(1, func(n *Node) { n.Config = probe.Lines{} }), []string{"note broad-rights"}},
 		{"the default user", with(1, func(n *Node) { n.Config, n.User = probe.Lines{}, "default" }), []string{"note broad-rights"}},
-		{"the default user here", all(renamed(here), with(1, func(n *Node) { n.Config, n.User = probe.Lines{}, "default" })), nil},
+		{"the default user here", all(here, with(1, func(n *Node) { n.Config, n.User = probe.Lines{}, "default" })), nil},
 		{"OOM", refuses(1, "SET", conn.ClassOOM), []string{"warning writes"}},
 		{"MISCONF on a quorum", refuses(3, "SET", conn.ClassMisconf), []string{"unsafe writes"}},
 		{"NOREPLICAS", all(refuses(1, "SET", conn.ClassNoReplicas), config(1, "min-replicas-to-write", "1")), []string{"warning writes", "warning min-replicas"}},
@@ -369,7 +371,7 @@ func TestEveryFaultIsFoundAndNothingElse(t *testing.T) {
 		{"a fault of TLS, but none is spoken", with(1, func(n *Node) { n.Server.Version, n.TLS, n.Local = "8.1.8", false, true }), []string{"warning addresses"}},
 		{"strange product", with(1, func(n *Node) { n.Server.Product = "keydb" }), []string{"note version"}},
 		{"no TLS", with(1, func(n *Node) { n.TLS = false }), []string{"warning encryption"}},
-		{"no TLS here", all(renamed(here), with(1, func(n *Node) { n.TLS = false })), nil},
+		{"no TLS here", all(here, with(1, func(n *Node) { n.TLS = false })), nil},
 		{"unverified", with(1, func(n *Node) { n.Unverified = true }), []string{"warning encryption"}},
 		{"no password", with(1, func(n *Node) { n.Secret = false }), []string{"warning password"}},
 		{"other keys", info(1, "db0", "keys=7,expires=3,avg_ttl=1"), []string{"note other-keys"}},
@@ -496,7 +498,7 @@ func TestChecks(t *testing.T) {
 // The report says where each master stands, also of a sound deployment: as a
 // client would find that starts now.
 func TestReportSaysWhereEachMasterStands_R29_R30(t *testing.T) {
-	id := strings.Repeat("a", 32)
+	id := identity("a", 3).ID
 	r := Examine(*sound(3))
 	up := 3600.0
 	for i, m := range r.Masters {

@@ -128,7 +128,7 @@ func (d *Deployment) checkMaxTTL() []Finding {
 func (d *Deployment) checkSeals() []Finding {
 	times := make(map[time.Duration]bool)
 	seals := d.seen(func(n *Node) string {
-		if n.Seal.State != probe.SealThere {
+		if n.Seal.Open == (pure.Identity{}) {
 			return ""
 		}
 		times[n.Seal.MaxTTL] = true
@@ -202,11 +202,11 @@ func (d *Deployment) keptOut(n *Node) string {
 	up, _ := n.Uptime()
 	text := fmt.Sprintf("started %v ago, ", up)
 	switch {
-	case n.Seal.State == probe.SealAbsent:
-		text += "and has no seal, unlike others"
-	case n.Seal.State != probe.SealThere:
+	case n.Seal.State == probe.SealUnknown, n.Seal.State == probe.SealStrange:
 		return "" // see checkSeals
-	case n.Seal.Process != n.Process():
+	case n.Seal.Open == pure.Identity{}:
+		text += "and belongs to no deployment, unlike others"
+	case n.Seal.Run != n.Process():
 		if _, why := d.outlook.Standing(d.index(n), 0); why == pure.WhyDemoted || why == pure.WhyHistory {
 			text += "and " + why + " since it was sealed"
 		} else {
@@ -240,9 +240,6 @@ func (d *Deployment) checkOtherKeys() []Finding {
 		}
 		if n.Fence.State == probe.SealThere || n.Fence.State == probe.SealStrange {
 			others-- // nor has the record of fencing numbers
-		}
-		if n.Opening.Value.Stage == pure.Locked {
-			others-- // nor has a lock of the deployment
 		}
 		if others <= 0 {
 			return ""

@@ -39,10 +39,8 @@ func (d *Deployment) unknown() []Unknown {
 			})},
 		{Check: "sentinels", Why: "PUBSUB may not be asked whether sentinels are there; an operator's user could tell",
 			Seen: d.seen(unless("no PUBSUB", func(n *Node) bool { return n.Watchers >= 0 }))},
-		{Check: "seals", Why: "the keys redlock:seal and redlock:opening may not be read",
-			Seen: d.seen(unless("no seal", func(n *Node) bool {
-				return n.Seal.State != probe.SealUnknown && n.Opening.State != probe.SealUnknown
-			}))},
+		{Check: "seals", Why: "the key redlock:seal may not be read",
+			Seen: d.seen(unless("no seal", func(n *Node) bool { return n.Seal.State != probe.SealUnknown }))},
 		{Check: "clock-rate", Why: "TIME may not be asked, or the connection was lost",
 			Seen: d.seen(unless("no time", func(n *Node) bool { return n.ClockKnown }))},
 		{Check: "clock-rate", Why: "the clock was read only once, since the connection was lost",

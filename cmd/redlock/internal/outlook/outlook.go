@@ -31,13 +31,13 @@ type Node struct {
 	ClockKnown bool
 }
 
-// New returns the outlook on nodes with these addresses before the first look.
+// New returns the outlook on nodes with these names before the first look.
 // Of each durable says whether clients are told that the node loses nothing.
 // maxTTL is that of the clients, or 0 if they are forgetful.
-func New(addrs []string, durable []bool, maxTTL time.Duration) *Outlook {
+func New(names []string, durable []bool, maxTTL time.Duration) *Outlook {
 	const drift = pure.DefaultDriftFactor
 	need := pure.NeedFor(maxTTL, drift)
-	o := &Outlook{need: need, deployment: pure.NewDeployment(addrs), nodes: make([]node, len(addrs))}
+	o := &Outlook{need: need, deployment: pure.NewDeployment(names), nodes: make([]node, len(names))}
 	o.deployment.Need, o.deployment.Drift = need, drift
 	for i := range o.nodes {
 		o.nodes[i].trust = pure.Trust{Need: need, Durable: durable[i]}
@@ -84,9 +84,10 @@ const (
 	WhyUnread   = "no seal can be read"
 	WhyStrange  = "no seal, but something else"
 	WhyLater    = "opened by a newer version"
-	WhyOpening  = "being opened"
+	whyOpening  = "being opened"
 	whyRivals   = "another deployment"
 	whyStranger = "not a member"
+	whyTwin     = "the same member as another"
 	whyQuorum   = "no quorum is sealed"
 	whyUnopened = "not opened yet"
 )
@@ -104,6 +105,8 @@ func (o *Outlook) Standing(i int, now time.Duration) (left time.Duration, why st
 		return 0, whyRivals
 	case pure.BerthStranger:
 		return 0, whyStranger
+	case pure.BerthTwin:
+		return 0, whyTwin
 	case pure.BerthUnread:
 		return 0, WhyUnread
 	case pure.BerthStrange:
@@ -112,7 +115,7 @@ func (o *Outlook) Standing(i int, now time.Duration) (left time.Duration, why st
 		}
 		return 0, WhyStrange
 	case pure.BerthOpening:
-		return 0, WhyOpening
+		return 0, whyOpening
 	case pure.BerthUnopened:
 		if who, _ := d.Identity(); who != (pure.Identity{}) {
 			return 0, whyQuorum

@@ -3,7 +3,6 @@ package outlook
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,31 +21,35 @@ const (
 
 // nodes returns what is found on three nodes that have run for an hour and carry
 // no seal.
-func nodes() (addrs []string, all []Node) {
+func nodes() (names []string, all []Node) {
 	for i := range 3 {
-		addr := fmt.Sprintf("10.0.0.%d:6379", i)
-		addrs = append(addrs, addr)
+		names = append(names, pure.NameOf(fmt.Sprintf("10.0.0.%d:6379", i), 0))
 		run := fmt.Sprint("run", i)
 		all = append(all, Node{ClockKnown: true, Facts: probe.Facts{
-			Addr: addr, Server: conn.Server{RunID: run, Unpromoted: true, Uptime: time.Hour},
-			Seal: probe.Seal{State: probe.SealAbsent}, Opening: probe.Opening{State: probe.SealAbsent},
+			Server: conn.Server{RunID: run, Unpromoted: true, Uptime: time.Hour}, Seal: probe.Seal{State: probe.SealAbsent},
 		}})
 	}
-	return addrs, all
+	return names, all
 }
 
 // seal puts sufficient seals of one deployment on nodes.
-func seal(addrs []string, all []Node, which ...int) {
-	who := pure.Identity{ID: strings.Repeat("a", 32), Nodes: 3, Members: pure.MembersOf(addrs)}
+func seal(names []string, all []Node, which ...int) {
+	members := []string{"0123456789abcde0", "0123456789abcde1", "0123456789abcde2"}
+	var known pure.Names
+	for i, name := range names {
+		known = known.With(members[i], name)
+	}
 	for _, i := range which {
-		all[i].Seal = probe.Seal{State: probe.SealThere, Process: all[i].RunID(), MaxTTL: maxTTL, Watched: need, Identity: who}
+		all[i].Seal = probe.Seal{State: probe.SealThere, Seal: pure.Seal{
+			Seat: pure.Seat{Member: members[i], Open: pure.IdentityOf(members)}, Names: known, Run: all[i].RunID(), MaxTTL: maxTTL, Watched: need,
+		}}
 	}
 }
 
 // The outlook is that of a client that starts now (R23, R29, R30).
 func TestStanding_R23_R29_R30(t *testing.T) {
 	for name, c := range map[string]struct {
-		does    func(addrs []string, all []Node)
+		does    func(names []string, all []Node)
 		durable bool
 		left    time.Duration // of node 0
 		why     string
@@ -57,41 +60,44 @@ func TestStanding_R23_R29_R30(t *testing.T) {
 		"nor another's clock":              {func(_ []string, all []Node) { all[2].Clock.Ahead = -2 * second }, false, need, "not opened yet"},
 		"nor an unknown one":               {func(_ []string, all []Node) { all[2].ClockKnown = false }, false, need, "not opened yet"},
 		"durable, a new set":               {func(_ []string, all []Node) { all[2].Server.Uptime = 12 * second }, true, need - 10*second, "not opened yet"},
-		"sealed":                           {func(addrs []string, all []Node) { seal(addrs, all, 0, 1, 2) }, false, 0, ""},
-		"of too few":                       {func(addrs []string, all []Node) { seal(addrs, all, 0) }, false, 0, "no quorum is sealed"},
-		"it is not sealed":                 {func(addrs []string, all []Node) { seal(addrs, all, 1, 2) }, false, need, pure.WhyFirst},
-		"restarted":                        {func(addrs []string, all []Node) { seal(addrs, all, 0, 1, 2); all[0].Seal.Process = "x" }, false, need, pure.WhyFirst},
-		"restarted, and durable":           {func(addrs []string, all []Node) { seal(addrs, all, 0, 1, 2); all[0].Seal.Process = "x" }, true, 0, ""},
-		"replaced, and durable":            {func(addrs []string, all []Node) { seal(addrs, all, 0, 1, 2); all[0].Seal.Watched = 0 }, true, need, pure.WhyFirst},
-		"an aged seal": {func(addrs []string, all []Node) {
-			seal(addrs, all, 0, 1, 2)
+		"sealed":                           {func(names []string, all []Node) { seal(names, all, 0, 1, 2) }, false, 0, ""},
+		"of too few":                       {func(names []string, all []Node) { seal(names, all, 0) }, false, 0, "no quorum is sealed"},
+		"it is not sealed":                 {func(names []string, all []Node) { seal(names, all, 1, 2) }, false, need, pure.WhyFirst},
+		"restarted":                        {func(names []string, all []Node) { seal(names, all, 0, 1, 2); all[0].Seal.Run = "x" }, false, need, pure.WhyFirst},
+		"restarted, and durable":           {func(names []string, all []Node) { seal(names, all, 0, 1, 2); all[0].Seal.Run = "x" }, true, 0, ""},
+		"replaced, and durable":            {func(names []string, all []Node) { seal(names, all, 0, 1, 2); all[0].Seal.Watched = 0 }, true, need, pure.WhyFirst},
+		"an aged seal": {func(names []string, all []Node) {
+			seal(names, all, 0, 1, 2)
 			all[0].Seal.Watched, all[0].Seal.Uptime = second, 3550*second
 		}, false, need - 49*second, pure.WhyFirst},
-		"another deployment": {func(addrs []string, all []Node) {
-			seal(addrs, all, 0, 1, 2)
-			all[1].Seal.Identity.ID = strings.Repeat("b", 32)
+		"another deployment": {func(names []string, all []Node) {
+			seal(names, all, 0, 1, 2)
+			all[1].Seal.Open.ID = "b"
 		}, false, 0, "another deployment"},
-		"not a member": {func(addrs []string, all []Node) {
-			seal([]string{"x", addrs[1], addrs[2]}, all, 1, 2)
+		"not a member": {func(names []string, all []Node) {
+			seal([]string{"x", names[1], names[2]}, all, 1, 2)
 		}, false, 0, "not a member"},
 		"not read":    {func(_ []string, all []Node) { all[0].Seal.State = probe.SealUnknown }, false, 0, WhyUnread},
 		"strange":     {func(_ []string, all []Node) { all[0].Seal.State = probe.SealStrange }, false, 0, WhyStrange},
 		"not reached": {func(_ []string, all []Node) { all[0].Err = errors.New("refused") }, false, 0, ""},
-		"opening": {func(addrs []string, all []Node) {
-			all[0].Opening = probe.Opening{State: probe.SealThere, Value: pure.Opening{
-				Stage: pure.Proposed, Identity: pure.Identity{ID: strings.Repeat("a", 32), Nodes: 3, Members: pure.MembersOf(addrs)},
-			}}
-		}, false, 0, WhyOpening},
+		"listed": {func(names []string, all []Node) {
+			seal(names, all, 0)
+			all[0].Seal.Listed, all[0].Seal.Open = all[0].Seal.Open, pure.Identity{}
+		}, false, 0, "not opened yet"},
+		"listed for others": {func(names []string, all []Node) {
+			seal([]string{"x", names[1], names[2]}, all, 0)
+			all[0].Seal.Listed, all[0].Seal.Open = all[0].Seal.Open, pure.Identity{}
+		}, false, 0, "being opened"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			addrs, all := nodes()
-			c.does(addrs, all)
-			o := New(addrs, []bool{c.durable, c.durable, c.durable}, maxTTL)
+			names, all := nodes()
+			c.does(names, all)
+			o := New(names, []bool{c.durable, c.durable, c.durable}, maxTTL)
 			o.Look(all, 0)
 			left, why := o.Standing(0, 0)
 			assert.Equal(t, c.left, left)
 			assert.Equal(t, c.why, why)
-			forgetful := New(addrs, make([]bool, 3), 0)
+			forgetful := New(names, make([]bool, 3), 0)
 			forgetful.Look(all, 0)
 			_, why = forgetful.Standing(0, 0)
 			assert.Empty(t, why)
@@ -101,9 +107,9 @@ func TestStanding_R23_R29_R30(t *testing.T) {
 
 // What is watched between looks counts, as it would for a client.
 func TestStandingAsTimePasses_R23(t *testing.T) {
-	addrs, all := nodes()
-	seal(addrs, all, 1, 2)
-	o := New(addrs, make([]bool, 3), maxTTL)
+	names, all := nodes()
+	seal(names, all, 1, 2)
+	o := New(names, make([]bool, 3), maxTTL)
 	o.Look(all, 0)
 	left, _ := o.Standing(0, 20*second)
 	assert.Equal(t, need-20*second, left)
@@ -114,7 +120,12 @@ func TestStandingAsTimePasses_R23(t *testing.T) {
 	left, why := o.Standing(0, need)
 	assert.Zero(t, left)
 	assert.Empty(t, why)
-	assert.Equal(t, "a", o.Deployment().Shown(1).ID[:1])
+	assert.Equal(t, all[1].Seal.Open, o.Deployment().Shown(1))
+
+	all[2].Seal.Seat = all[1].Seal.Seat
+	o.Look(all, need)
+	_, why = o.Standing(2, need)
+	assert.Equal(t, "the same member as another", why)
 }
 
 // Where servers may change, a client that starts now also waits for what a
@@ -141,17 +152,17 @@ func TestStandingOfServersThatFailOver_R23(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, anew := range []bool{false, true} {
-				addrs, all := nodes()
+				names, all := nodes()
 				all[0].Failover.Expected, all[0].Server.History = true, "h"
 				all[0].Info = probe.Lines{"connected_slaves": "1"}
-				seal(addrs, all, 0, 1, 2)
+				seal(names, all, 0, 1, 2)
 				c.does(&all[0])
-				all[0].Seal.Process, all[0].Seal.Watched = all[0].Process(), need+alone
+				all[0].Seal.Run, all[0].Seal.Watched = all[0].Process(), need+alone
 				want := c.left
 				if anew {
-					all[0].Seal.Process, want = "another", c.leftAnew
+					all[0].Seal.Run, want = "another", c.leftAnew
 				}
-				o := New(addrs, make([]bool, 3), maxTTL)
+				o := New(names, make([]bool, 3), maxTTL)
 				o.Look(all, 0)
 				left, inevitable := o.Quarantined(0, 0)
 				assert.Equal(t, []time.Duration{want, c.inevitable}, []time.Duration{left, inevitable}, "anew: %t", anew)

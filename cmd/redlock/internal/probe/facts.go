@@ -14,9 +14,10 @@ import (
 // Facts are what one node said when it was asked. What it may not be asked is
 // missing: that is unknown, and not a fault (R22).
 type Facts struct {
-	// Addr is the address without credentials. Local reports whether only this
-	// machine is on the way there.
+	// Addr is the address without credentials. Name is the node's in a
+	// deployment. Local reports whether only this machine is on the way there.
 	Addr  string
+	Name  string
 	Local bool
 	DB    int // the database that was selected
 	// Failover is what the URL says of servers that take the node's place.
@@ -44,10 +45,8 @@ type Facts struct {
 	Rights []Right
 	// User is what ACL WHOAMI returned, "" if it may not be asked.
 	User string
-	// Seal is what the key of the seal holds (R23), and Opening what that of the
-	// opening does (R30).
-	Seal    Seal
-	Opening Opening
+	// Seal is what the key of the seal holds (R23, R30).
+	Seal Seal
 	// Others are run ids of other servers to which the address leads, see
 	// Probe.Others.
 	Others []string
@@ -126,19 +125,8 @@ type Right struct {
 
 // A Seal is what the key of the seal holds.
 type Seal struct {
-	State    SealState
-	Process  string        // the name of what was sealed
-	MaxTTL   time.Duration // of the clients that wrote it
-	Watched  time.Duration
-	Uptime   time.Duration // of the server when that was written, at most; 0 if unknown
-	Identity pure.Identity // of the deployment; zero in the older form
-	Failover pure.Failover // of the node, as those clients know it
-}
-
-// An Opening is what the key of an opening holds.
-type Opening struct {
 	State SealState
-	Value pure.Opening
+	pure.Seal
 }
 
 // A Fence is what the key of the fencing numbers holds.
@@ -147,7 +135,7 @@ type Fence struct {
 	Record pure.Record
 }
 
-// SealState says what the key of a seal or an opening holds.
+// SealState says what a key holds.
 type SealState string
 
 // The states of a key.
@@ -158,25 +146,10 @@ const (
 	SealThere   SealState = "there"
 )
 
-// Sighting returns the seal and the opening as a client sees them.
+// Sighting returns the seal as a client sees it.
 func (f *Facts) Sighting() pure.Sighting {
-	s := pure.Sighting{Opening: f.Opening.Value, Later: f.Later}
-	if f.Seal.State == SealThere {
-		s.Seal = pure.Seal{
-			Identity: f.Seal.Identity, Run: f.Seal.Process, MaxTTL: f.Seal.MaxTTL, Watched: f.Seal.Watched, Uptime: f.Seal.Uptime,
-		}
-	}
-	switch {
-	case f.Seal.State == SealUnknown, f.Opening.State == SealUnknown:
-		s.What = pure.Unreadable
-	case f.Seal.State == SealStrange, f.Opening.State == SealStrange:
-		s.What = pure.SealStrange
-	case f.Seal.State == SealThere:
-		s.What = pure.SealSeen
-	default:
-		s.What = pure.SealAbsent
-	}
-	return s
+	what := map[SealState]pure.Seen{SealAbsent: pure.SealAbsent, SealStrange: pure.SealStrange, SealThere: pure.SealSeen}[f.Seal.State]
+	return pure.Sighting{What: what, Seal: f.Seal.Seal, Later: f.Later}
 }
 
 // A Slow is a command that took long.

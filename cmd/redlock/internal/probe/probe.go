@@ -39,6 +39,9 @@ func New(endpoint conn.Endpoint, prefix string) *Probe {
 // Addr is the node's address without credentials.
 func (p *Probe) Addr() string { return p.endpoint.String() }
 
+// Name returns the node's name in a deployment.
+func (p *Probe) Name() string { return pure.NameOf(p.endpoint.Home(), p.endpoint.DB) }
+
 // Close ends the connection. The Probe may be used again, and then dials.
 func (p *Probe) Close() {
 	if p.c != nil {
@@ -103,7 +106,7 @@ func (p *Probe) ServerError(v resp.Value) error { return p.c.ServerError(v) }
 // ctx ends.
 func (p *Probe) Look(ctx context.Context) Facts {
 	f := Facts{
-		Addr: p.endpoint.String(), Local: p.endpoint.Local(), DB: p.endpoint.DB, Failover: p.endpoint.Failover, Secret: p.endpoint.Password != "" || p.Credentials != nil,
+		Addr: p.endpoint.String(), Name: p.Name(), Local: p.endpoint.Local(), DB: p.endpoint.DB, Failover: p.endpoint.Failover, Secret: p.endpoint.Password != "" || p.Credentials != nil,
 		Info: Lines{}, Flushes: -1, Watchers: -1,
 	}
 	if t := p.endpoint.TLS; t != nil {

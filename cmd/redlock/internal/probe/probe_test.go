@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redmux/redmux/conn"
+	"github.com/redmux/redmux/internal/pure"
 	"github.com/redmux/redmux/internal/redistest"
 	"github.com/redmux/redmux/resp"
 )
@@ -70,15 +71,19 @@ func TestLookAtARealServer(t *testing.T) {
 
 	_, err = server.Do("FLUSHALL")
 	require.NoError(t, err)
-	_, err = server.Do("SET", "lock:redlock:seal", "redlock-seal 1 run_id=ab max_ttl_ms=60000 watched_ms=61000")
+	const member = "0123456789abcdef"
+	seal := pure.Seal{
+		Seat: pure.Seat{Member: member, Open: pure.IdentityOf([]string{member})}, Names: pure.Names("").With(member, p.Name()),
+		Run: "ab", MaxTTL: time.Minute, Watched: 61 * time.Second,
+	}
+	_, err = server.Do("SET", "lock:redlock:seal", seal.String())
 	require.NoError(t, err)
 	_, err = server.Do("SET", "lock:x", "y", "PX", "100000")
 	require.NoError(t, err)
 	f = p.Look(soon(t))
 	require.NoError(t, f.Err)
 	assert.EqualValues(t, 1, f.Flushes)
-	assert.Equal(t, Seal{State: SealThere, Process: "ab", MaxTTL: time.Minute, Watched: 61 * time.Second}, f.Seal)
-	assert.Equal(t, SealAbsent, f.Opening.State)
+	assert.Equal(t, Seal{State: SealThere, Seal: seal}, f.Seal)
 	all, expiring, ok := f.Keyspace(0)
 	assert.True(t, ok)
 	assert.EqualValues(t, 2, all)

@@ -43,7 +43,6 @@ func (f *Facts) questions(prefix string) []Question {
 		question(func(v resp.Value) { now, _ = readTime(v) }, "TIME"),
 		question(func(v resp.Value) { f.readSlow(v, now) }, "SLOWLOG", "GET", strconv.Itoa(slowEntries)),
 		{resp.AppendCommand(nil, "GET", prefix+"redlock:seal"), f.readSeal},
-		{resp.AppendCommand(nil, "GET", prefix+"redlock:opening"), f.readOpening},
 		{resp.AppendCommand(nil, "GET", prefix+"redlock:fence"), f.readFence},
 	}
 	all = append(all, f.elsewhere(prefix+"redlock:seal")...)
@@ -115,7 +114,8 @@ func (f *Facts) readSeal(v resp.Value) error {
 		f.Seal.State, f.Later = SealStrange, pure.LaterForm(string(v.Bytes()))
 		return nil
 	}
-	f.Seal = Seal{SealThere, printable(seal.Run), seal.MaxTTL, seal.Watched, seal.Uptime, seal.Identity, seal.Failover}
+	seal.Run = printable(seal.Run)
+	f.Seal.Seal = seal
 	return nil
 }
 
@@ -137,27 +137,16 @@ func (f *Facts) elsewhere(key string) (all []Question) {
 			continue
 		}
 		all = append(all, choose(db), Question{resp.AppendCommand(nil, "GET", key), func(v resp.Value) error {
-			if !selected || stateOf(v) != SealThere || f.Elsewhere.Identity != (pure.Identity{}) {
+			if !selected || stateOf(v) != SealThere || f.Elsewhere != (pure.Other{}) {
 				return nil
 			}
-			if seal, err := pure.ParseSeal(string(v.Bytes())); err == nil {
-				f.Elsewhere = pure.Other{DB: db, Identity: seal.Identity}
+			if seal, err := pure.ParseSeal(string(v.Bytes())); err == nil && !seal.Free() {
+				f.Elsewhere = pure.Other{DB: db, ID: seal.Set().ID}
 			}
 			return nil
 		}})
 	}
 	return append(all, choose(f.DB))
-}
-
-// readOpening takes the value of the key of the opening.
-func (f *Facts) readOpening(v resp.Value) (err error) {
-	if f.Opening.State = stateOf(v); f.Opening.State != SealThere {
-		return nil
-	}
-	if f.Opening.Value, err = pure.ParseOpening(string(v.Bytes())); err != nil {
-		f.Opening.State = SealStrange
-	}
-	return nil
 }
 
 // readFence takes the value of the key of the fencing numbers.
