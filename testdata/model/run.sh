@@ -21,7 +21,7 @@ limit=${LIMIT:-900}
 
 # name | model | kind of search | purpose | clients and attempts | macros | suite
 # "complete" visits every state; "counterexample" looks for the shortest,
-# breadth first, but for members, where that is far away; "bits" is bit-state
+# breadth first, and "deep" for any, where that is far away; "bits" is bit-state
 # hashing, which may miss states. Suite: quick is in both.
 runs() {
 	sed 's/ *| */|/g' <<'END'
@@ -42,19 +42,16 @@ five               | exclusion | complete       | exclusion | 2, 1 attempt each 
 five-restart       | exclusion | complete       | exclusion | 2, 1 attempt each         | -DN=5 -DTRIES0=1 -DCRASHES=1                              | full
 one-holds          | orphans   | complete       | orphans   | 1, 2 attempts             | -DTRIES=2                                                 | quick
 one-breaks         | orphans   | complete       | orphans   | 1, 2 attempts             | -DTRIES=2 -DBREAKS=3 -DREFUSALS=2                         | full
-same-set           | deployment | complete       | agreement, end   | 2 of one set, 1 attempt each | -DCRASHES=1 -DCUTS=1                                   | quick
-same-set-emptied   | deployment | complete       | agreement, end   | 2 of one set, 2 and 1 attempts | -DTRIES0=2 -DCRASHES=1 -DEMPTIED=1 -DOVER            | quick
-same-set-longer    | deployment | complete       | agreement, end   | 2 of one set, 2 attempts each | -DTRIES0=2 -DTRIES1=2 -DCRASHES=1 -DCUTS=1            | full
-same-set-three     | deployment | complete       | agreement, end   | 3 of one set, two open    | -DCLIENTS=3 -DCRASHES=1 -DEMPTIED=1 -DOVER                | full
-one-shared         | deployment | complete       | agreement, end   | 2, ABC and CDE            | -DONE_SHARED -DEMPTIED=1 -DCRASHES=1 -DCUTS=1             | quick
-one-shared-three   | deployment | complete       | agreement, end   | 3, ABC, CDE, ABC joins    | -DONE_SHARED -DCLIENTS=3 -DCRASHES=1                      | full
-one-shared-lost    | deployment | complete       | agreement after looks | 2, ABC and CDE       | -DONE_SHARED -DEMPTIED=1 -DOVER -DCUTS=1 -DLOOKED -DNO_JUDGE | quick
-two-shared         | deployment | complete       | agreement, end   | 2, ABC and BCD            | -DTWO_SHARED -DEMPTIED=1 -DOVER -DCRASHES=1 -DCUTS=1      | quick
-two-shared-three   | deployment | complete       | agreement, end   | 3, ABC, BCD, ABC joins    | -DTWO_SHARED -DCLIENTS=3 -DCRASHES=1                      | full
-two-shared-anytime | deployment | complete       | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DEMPTIED=1 -DANYTIME -DCRASHES=1 -DCUTS=1 -DNO_JUDGE | full
-inside             | deployment | complete       | agreement, end   | 2, ABC and ABCDE          | -DINSIDE -DEMPTIED=1 -DOVER -DCRASHES=1                   | quick
-inside-cut         | deployment | complete       | agreement, end   | 2, ABC and ABCDE          | -DINSIDE -DEMPTIED=1 -DOVER -DCUTS=1                      | full
-inside-three       | deployment | complete       | agreement, end   | 3, ABC, ABCDE, ABC joins  | -DINSIDE -DCLIENTS=3                                      | full
+same-set           | deployment | complete       | agreement, end   | 2 of one set              | -DCRASHES=1 -DCUTS=1                                      | quick
+same-set-emptied   | deployment | complete       | agreement, end   | 2 of one set              | -DCRASHES=1 -DEMPTIED=1 -DOVER                            | quick
+same-set-three     | deployment | complete       | agreement, end   | 3 of one set              | -DCLIENTS=3 -DCRASHES=2                                   | quick
+same-set-longer    | deployment | complete       | agreement, end   | 2 of one set              | -DCRASHES=1 -DCUTS=2                                      | full
+one-shared         | deployment | complete       | agreement, end   | 2, ABC and CDE            | -DONE_SHARED -DEMPTIED=1 -DCRASHES=1                      | quick
+one-shared-cut     | deployment | complete       | agreement, end   | 2, ABC and CDE            | -DONE_SHARED -DCRASHES=1 -DCUTS=1                         | full
+one-shared-lost    | deployment | complete       | agreement after looks | 2, ABC and CDE       | -DONE_SHARED -DEMPTIED=1 -DOVER -DLOOKED -DNO_JUDGE       | quick
+two-shared         | deployment | complete       | agreement, end   | 2, ABC and BCD            | -DTWO_SHARED -DEMPTIED=1 -DOVER -DCRASHES=1               | quick
+two-shared-cut     | deployment | complete       | agreement, end   | 2, ABC and BCD            | -DTWO_SHARED -DCRASHES=1 -DCUTS=1                         | quick
+inside             | deployment | complete       | agreement, end   | 2, ABC and ABCDE          | -DINSIDE -DCRASHES=1                                      | quick
 members            | members   | complete       | quorums meet | 1 operator                | -DLISTS=4                                                 | quick
 members-emptied    | members   | complete       | quorums meet | 1 operator                | -DEMPTIED=1                                               | quick
 members-followed   | members   | complete       | quorums meet | 2 operators, one after the other | -DDEATHS=1                                         | quick
@@ -153,36 +150,30 @@ kept-until-confirmed | readwrite | counterexample | readers or one writer | 2, d
 two-commands       | readwrite | counterexample | readers or one writer | 2, downgrading writer, writer | -DDOWNGRADE -DTWO_COMMANDS                 | quick
 downgrade-unwatched | readwrite | counterexample | readers or one writer | 2, downgrading writer, writer | -DDOWNGRADE -DCRASHES=1 -DWATCH=DRIFT      | quick
 reader-only        | readwrite | counterexample | orphans               | 2, downgrading writer, writer | -DDOWNGRADE -DORDERED -DREADER_ONLY        | quick
-no-lock-step       | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DNO_LOCK -DNO_JUDGE                         | quick
-refusal-ignored    | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DREFUSAL_IGNORED -DNO_JUDGE                  | quick
-proposed-over-seal | deployment | counterexample | no id replaced   | 2, ABC and CDE            | -DONE_SHARED -DPROPOSED_OVER                              | quick
-no-expiry          | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DNO_EXPIRY -DCRASHES=1                                | quick
-unknown-undone     | deployment | counterexample | agreement        | 3, ABC, CDE, ABC joins    | -DONE_SHARED -DCLIENTS=3 -DUNKNOWN_UNDONE -DCUTS=1 -DNO_JUDGE | full
-seals-undone       | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DSEALS_UNDONE -DCUTS=1 -DNO_JUDGE           | quick
-id-reused          | deployment | counterexample | agreement        | 2, ABC twice and CDE      | -DONE_SHARED -DSAME_ID -DTRIES0=2 -DCUTS=1 -DNO_JUDGE     | quick
-no-completion      | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DNO_COMPLETION -DCRASHES=1                            | quick
-completes-short    | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DCOMPLETES_SHORT -DCUTS=1 -DNO_JUDGE        | quick
-no-kill            | deployment | counterexample | end              | 2 of one set, 1 attempt each | -DNO_KILL -DCRASHES=1                                  | quick
-kills-carried      | deployment | counterexample | agreement        | 3, ABC, CDE, ABC joins    | -DONE_SHARED -DCLIENTS=3 -DKILLS_CARRIED -DNO_JUDGE       | quick
-kills-stale        | deployment | counterexample | agreement        | 3, ABC, CDE, ABC joins    | -DONE_SHARED -DCLIENTS=3 -DKILLS_STALE -DNO_JUDGE         | quick
-kills-sealed       | deployment | counterexample | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DEMPTIED=1 -DANYTIME -DCUTS=1 -DKILLS_SEALED -DNO_JUDGE | full
-foreign-kept       | deployment | counterexample | end              | 2, ABC and BCD            | -DTWO_SHARED -DEMPTIED=1 -DOVER -DCRASHES=1 -DFOREIGN_KEPT | quick
-binds-early        | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DBINDS_EARLY                                | quick
-locks-counted      | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DLOCKS_COUNTED                              | quick
-foreign-ignored    | deployment | counterexample | agreement after looks | 2, ABC and CDE       | -DONE_SHARED -DEMPTIED=1 -DOVER -DLOOKED -DFOREIGN_IGNORED -DNO_JUDGE | quick
-lock-ignored       | deployment | counterexample | agreement after looks | 2, ABC and CDE       | -DONE_SHARED -DEMPTIED=1 -DOVER -DCUTS=1 -DLOOKED -DLOCK_IGNORED -DNO_JUDGE | quick
-size-ignored       | deployment | counterexample | agreement        | 2, ABC and ABCDE          | -DINSIDE -DSIZE_IGNORED                                   | quick
-blank-counted      | deployment | counterexample | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DBLANK_COUNTED                              | quick
-stranger-adopted   | deployment | counterexample | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DSTRANGER_ADOPTED                           | quick
+any-order          | deployment | counterexample | end              | 2, ABC and BCD            | -DTWO_SHARED -DDROP=ANY_ORDER -DMADE=2                    | quick
+opens-early        | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DDROP=OPENS_EARLY -DNO_JUDGE                | quick
+no-completion      | deployment | counterexample | end              | 2 of one set              | -DCRASHES=1 -DDROP=NO_COMPLETION                          | quick
+no-reset           | deployment | counterexample | end              | 2 of one set              | -DEMPTIED=1 -DANYTIME -DDROP=NO_RESET                     | quick
+foreign-kept       | deployment | counterexample | end              | 2, ABC and BCD            | -DTWO_SHARED -DDROP=FOREIGN_KEPT                          | quick
+resets-foreign     | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DDROP=RESETS_FOREIGN -DMADE=2 -DNO_JUDGE    | quick
+resets-stale       | deployment | deep           | agreement        | 3, ABC, CDE and ABC       | -DONE_SHARED -DCLIENTS=3 -DDROP=RESETS_STALE -DMADE=2 -DNO_JUDGE | full
+keeps-id           | deployment | deep           | agreement        | 3, ABC, CDE and BDE       | -DTHREE_SETS -DCLIENTS=3 -DDROP=KEEPS_ID -DEMPTIED=1 -DEARLY -DMADE=2 -DNO_JUDGE | quick
+lists-stale        | deployment | counterexample | end              | 2 of one set              | -DEMPTIED=1 -DOVER -DDROP=LISTS_STALE                     | quick
+binds-early        | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DDROP=BINDS_EARLY                           | quick
+listed-counted     | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DDROP=LISTED_COUNTED                        | quick
+open-ignored       | deployment | counterexample | agreement after looks | 2, ABC and CDE       | -DONE_SHARED -DEMPTIED=1 -DOVER -DLOOKED -DDROP=OPEN_IGNORED -DNO_JUDGE | quick
+listed-ignored     | deployment | counterexample | agreement after looks | 2, ABC and CDE       | -DONE_SHARED -DEMPTIED=1 -DOVER -DLOOKED -DDROP=LISTED_IGNORED -DNO_JUDGE | quick
+size-ignored       | deployment | counterexample | agreement        | 2, ABC and ABCDE          | -DINSIDE -DDROP=SIZE_IGNORED                              | quick
+blank-counted      | deployment | counterexample | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DDROP=BLANK_COUNTED                         | quick
+stranger-adopted   | deployment | counterexample | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DDROP=STRANGER_ADOPTED                      | quick
 shared-node-lost   | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DEMPTIED=1 -DOVER                           | quick
-emptied-in-opening | deployment | counterexample | agreement        | 3, ABC, BCD, ABC joins    | -DTWO_SHARED -DCLIENTS=3 -DEMPTIED=1 -DANYTIME -DNO_JUDGE | full
-other-set-joins    | deployment | counterexample | R30 to the letter | 2, ABC and BCD           | -DTWO_SHARED -DLETTER                                     | quick
-not-waited         | members   | counterexample | quorums meet | 1 operator                | -DNO_WAIT                                                 | quick
-not-sure           | members   | counterexample | quorums meet | 1 operator                | -DNO_SURE -DEMPTIED=1                                     | quick
-swapped            | members   | counterexample | quorums meet | 2 operators               | -DSWAPS -DOPS=2                                           | quick
-given-by-one       | members   | counterexample | quorums meet | 1 operator                | -DGIVES_ONE -DEMPTIED=1                                   | quick
-given-as-seen      | members   | counterexample | quorums meet | 1 operator                | -DGIVES_STALE -DEMPTIED=1                                 | quick
-given-the-oldest   | members   | counterexample | quorums meet | 1 operator                | -DGIVES_OLDEST -DEMPTIED=1                                | quick
+other-set-joins    | deployment | counterexample | R30 to the letter | 2, ABC and BCD           | -DTWO_SHARED -DDROP=LETTER                                | quick
+not-waited         | members   | deep           | quorums meet | 1 operator                | -DNO_WAIT                                                 | quick
+not-sure           | members   | deep           | quorums meet | 1 operator                | -DNO_SURE -DEMPTIED=1                                     | quick
+swapped            | members   | deep           | quorums meet | 2 operators               | -DSWAPS -DOPS=2                                           | quick
+given-by-one       | members   | deep           | quorums meet | 1 operator                | -DGIVES_ONE -DEMPTIED=1                                   | quick
+given-as-seen      | members   | deep           | quorums meet | 1 operator                | -DGIVES_STALE -DEMPTIED=1                                 | quick
+given-the-oldest   | members   | deep           | quorums meet | 1 operator                | -DGIVES_OLDEST -DEMPTIED=1                                | quick
 uptime-among-sealed | debut    | counterexample | exclusion | 2 of one set              | -DFLUSHES=1 -DAMONG_SEALED                                | quick
 uptime-of-promoted | debut     | counterexample | exclusion | 2, ABC and CDE            | -DONE_SHARED -DFAILOVERS=1 -DOF_PROMOTED                  | quick
 uptime-as-shown    | debut     | counterexample | exclusion | 2, ABC and CDE            | -DONE_SHARED -DCRASHES=1 -DNO_MARGIN                      | quick
@@ -300,7 +291,7 @@ one() {
 	cp "$here/$(field "$name" 2).pml" model.pml
 	compile=-DCOLLAPSE arguments="-m200000 -w24"
 	case $how in
-	counterexample) [ "$(field "$name" 2)" = members ] || compile=-DBFS ;;
+	counterexample) compile=-DBFS ;;
 	bits) compile=-DBITSTATE arguments="-m200000 -w28 -k2" ;;
 	esac
 	spin -a $(symmetry "$name") $macros model.pml >spin.out 2>&1 &&
@@ -317,12 +308,12 @@ one() {
 	echo "$name: $(sed 's/.*| \([^|]*\) |$/\1/' "$work/$name.row")" >&2
 }
 
-# In all models but orphans nodes are interchangeable, in failover clients. A
+# In the other models nodes are interchangeable, in failover clients. A
 # counterexample is shown without that, so that they keep their names.
-symmetry() { [ "$(field "$1" 2)" != orphans ] && echo -DSYMMETRY; }
+symmetry() { case $(field "$1" 2) in orphans | members | deployment) ;; *) echo -DSYMMETRY ;; esac; }
 
 # Most searches of these models are shorter than what -O2 takes.
-optimize() { case $(field "$1" 2) in deployment | debut | failover) echo -O1 ;; readwrite) echo -O0 ;; *) echo -O2 ;; esac; }
+optimize() { case $(field "$1" 2) in debut | failover) echo -O1 ;; deployment | readwrite) echo -O0 ;; *) echo -O2 ;; esac; }
 
 # row converts the output of pan to a line of the table.
 row() {
@@ -365,7 +356,7 @@ judge() {
 				count++
 				if (how[name] == "complete" && result[name] != "complete") wrong(name ": " result[name] ", and should be complete")
 				if (how[name] == "bits" && result[name] !~ /^bounded/) wrong(name ": " result[name])
-				if (how[name] == "counterexample" && result[name] !~ /^counterexample/)
+				if (how[name] ~ /^(counterexample|deep)$/ && result[name] !~ /^counterexample/)
 					wrong(name ": the rule was dropped, and nothing was found: " result[name])
 				if (!(name in was)) { wrong(name ": is not in testdata/model/results.txt"); continue }
 				if (same && how[name] != "bits" && (states[name] != was[name] || result[name] != came[name]))
@@ -381,8 +372,9 @@ show() {
 	[ -n "$(field "$1" 2)" ] || { echo "model: the table has no run $1" >&2; return 2; }
 	mkdir "$work/show" && cd "$work/show" || return
 	cp "$here/$(field "$1" 2).pml" model.pml || return
-	macros=$(field "$1" 6)
-	spin -a $macros model.pml >/dev/null && gcc -O2 -w -DSAFETY -DMEMLIM=8000 -DBFS -o pan pan.c || return
+	macros=$(field "$1" 6) search=-DBFS
+	[ "$(field "$1" 3)" = deep ] && search=-DCOLLAPSE
+	spin -a $macros model.pml >/dev/null && gcc -O2 -w -DSAFETY -DMEMLIM=8000 $search -o pan pan.c || return
 	timeout -k 5 "$limit" ./pan -m200000 -w24 >out 2>&1
 	[ -e model.pml.trail ] || { tail -n 20 out; return 1; }
 	spin -t $macros model.pml | sed -n 's/^ *\(client\|node\|server\|operator\|tick\|.*assert\)/\1/p'
