@@ -120,8 +120,8 @@ const (
 const WarnForgetful = "belongs to a deployment whose clients obey MaxTTL, which this client does not: its locks may be " +
 	"lost when a node restarts"
 
-const warnNameless = "its deployment keeps four addresses of it, and this client names it by another address: if it comes back empty, " +
-	"clients that know no other do not count it (name it by the same address in all clients)"
+const warnNameless = "its deployment keeps four other addresses of it, or this one for another member, too: if it comes back empty, " +
+	"clients that know only this address do not count it (name each node by the same address in all clients)"
 
 // Warnings of a node that fails over.
 const (

@@ -391,6 +391,7 @@ const (
 	BerthElsewhere // another of its databases belongs to a deployment
 	BerthUnopened
 	BerthAdopts // the seal is being written
+	BerthLeft   // a member without a seal, which this client must not write
 )
 
 // Berth returns why a node that is up does not count.
@@ -416,14 +417,16 @@ func (d *Deployment) Berth(node int) Berth {
 		return BerthOpening
 	case who == Identity{} || !bound && d.open(node) == who:
 		return BerthUnopened
+	case n.seen.Free() && !d.adopts():
+		return BerthLeft
 	case d.open(node) != who:
 		return BerthAdopts
 	}
 	return BerthCounts
 }
 
-// Nameless reports whether a node counts, and has too many names for the one by
-// which this client knows it.
+// Nameless reports whether a node counts, but would not be known as a member by
+// this client's name for it: that is another member's, too, or one too many.
 func (d *Deployment) Nameless(node int) bool {
 	s, name := d.nodes[node].seen.Seal, d.nodes[node].name
 	return d.Counts(node) && s.Names.Member(name) != s.Member && !s.Names.Lacks(s.Member, name)

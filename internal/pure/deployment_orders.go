@@ -103,7 +103,7 @@ func (d *Deployment) complete(time.Duration, func() uint64) Order {
 func (d *Deployment) adopt(time.Duration, func() uint64) Order {
 	who, _ := d.Identity()
 	shown := who != Identity{} && !d.all(func(i int) bool { return !d.shows(i, who) })
-	if !shown || d.Founds || !d.all(d.agrees) {
+	if !shown || !d.adopts() {
 		return Order{}
 	}
 	for i := range d.nodes {
@@ -118,10 +118,13 @@ func (d *Deployment) adopt(time.Duration, func() uint64) Order {
 	return Order{}
 }
 
-// agrees reports whether a node's seal, if any, has this client's MaxTTL.
-func (d *Deployment) agrees(node int) bool {
-	s := d.nodes[node].seen.Seal
-	return d.MaxTTL == 0 || s.MaxTTL == 0 || s.MaxTTL == d.MaxTTL
+// adopts reports whether this client may write seals of the deployment: it does
+// not only open sets, and has the MaxTTL that the seals say.
+func (d *Deployment) adopts() bool {
+	return !d.Founds && d.all(func(i int) bool {
+		is := d.nodes[i].seen.Seal.MaxTTL
+		return d.MaxTTL == 0 || is == 0 || is == d.MaxTTL
+	})
 }
 
 // reached returns the names by which this client reaches the members. What one

@@ -525,13 +525,20 @@ func TestAdopt_R30(t *testing.T) {
 		c.sees(2, Sighting{What: SealAbsent})
 		c.none()
 	})
-	t.Run("by a client with another MaxTTL", func(t *testing.T) {
-		c := deploys(t)
-		c.MaxTTL = 2 * ms
-		c.sees(0, seal(0, ours))
-		c.sees(1, seal(1, ours))
-		c.none()
-	})
+	for name, does := range map[string]func(c *deployer){
+		"another MaxTTL":        func(c *deployer) { c.MaxTTL = 2 * ms },
+		"one that founds a set": func(c *deployer) { c.Founds = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := deploys(t)
+			does(c)
+			c.sees(0, seal(0, ours))
+			c.sees(1, seal(1, ours))
+			c.none()
+			require.Equal(t, BerthLeft, c.Berth(2))
+			require.False(t, c.Open(2, c.now), "it will not be soon")
+		})
+	}
 }
 
 // A set that can never be opened is given up: only if it is this client's, and

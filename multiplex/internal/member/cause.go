@@ -97,8 +97,8 @@ func (m *Members) Estranged(i int, now time.Duration) *Cause {
 		return m.rivals()
 	case pure.BerthStranger:
 		who, _ := d.Identity()
-		return &Cause{Kind: Foreign, Asked: now, Found: "the node belongs to no deployment, and the others to " + describe(who) +
-			", which does not list its address",
+		return &Cause{Kind: Foreign, Asked: now, Found: "the node belongs to no deployment, the others to " + describe(who) +
+			", and its address is not that of just one member that is missing there",
 			Advice: "name the nodes as the other clients do, or if they have changed, stop all clients and replace the deployment (redlock init)"}
 	case pure.BerthElsewhere:
 		return m.elsewhere(i, now)
@@ -122,24 +122,33 @@ func (m *Members) Estranged(i int, now time.Duration) *Cause {
 			return nil // its quarantine lasts longer than writing the seal
 		}
 		return &Cause{Kind: Unopened, Found: "the node's seal is being written"}
+	case pure.BerthLeft:
+		return &Cause{Kind: Unopened, Found: "the node has lost its seal, which this client does not write: it only opens sets, or its MaxTTL is not the deployment's"}
 	}
-	return &Cause{Kind: Unopened, Found: m.unopened()}
+	return &Cause{Kind: Unopened, Found: m.unopened(now)}
 }
 
 // unopened says why no deployment is open.
-func (m *Members) unopened() string {
+func (m *Members) unopened(now time.Duration) string {
 	d := &m.deployment
 	if who, _ := d.Identity(); who != (pure.Identity{}) {
 		return "fewer than a quorum of the nodes belong to " + describe(who)
 	}
 	text := "the first use of nodes needs all of them at one time"
-	if missing := pure.All(len(m.nodes)).Without(m.up); missing != 0 {
+	missing := pure.All(len(m.nodes)).Without(m.up)
+	if missing != 0 {
 		text += "; missing: " + m.list(missing)
 	}
 	for i := range m.nodes {
 		if was := d.Former(i); was != "" {
 			return text + "; " + m.name(i) + " belonged to deployment " + was + " before it came back empty"
 		}
+		if m.up.Has(i) && d.Berth(i) != pure.BerthUnopened {
+			return text + "; " + m.name(i) + ": " + m.Estranged(i, now).Found
+		}
+	}
+	if missing == 0 {
+		return "the set is being opened"
 	}
 	return text
 }

@@ -101,7 +101,7 @@ func (d *Deployment) checkDeployment() []Finding {
 	who, _ := p.Identity()
 	outside := d.where("not a member of "+describe(who), func(i int) bool { return p.Berth(i) == pure.BerthStranger })
 	twins := d.where("the same member as another", func(i int) bool { return p.Berth(i) == pure.BerthTwin })
-	nameless := d.where("has four other names", p.Nameless)
+	nameless := d.where("has four other addresses, or another master has this one", p.Nameless)
 	return slices.Concat(
 		finding(Finding{Level: d.byQuorum(), Seen: outside, Found: "a master is not a member of the deployment",
 			Why:    "clients do not count it: another master may have its place",
@@ -109,7 +109,7 @@ func (d *Deployment) checkDeployment() []Finding {
 		finding(Finding{Level: d.byQuorum(), Seen: twins, Found: "two masters are the same member of the deployment",
 			Why:    "one is a copy of the other, or both addresses lead to one master; clients count one of them",
 			Change: "name each master once; empty a copy (FLUSHALL), and clients make it a member again"}),
-		finding(Finding{Level: Warning, Seen: nameless, Found: "a master is named by more addresses than its deployment keeps",
+		finding(Finding{Level: Warning, Seen: nameless, Found: "the deployment does not know a master by its address",
 			Why:    "if it loses its keys, clients that know only this address do not know it as a member, and do not count it",
 			Change: "name the masters by the same addresses everywhere"}))
 }
