@@ -117,10 +117,10 @@ type Config struct {
 // one. The zero value allows nothing.
 type Allow struct {
 	// SameServer gives two addresses of one server two votes. It is for
-	// tests only, with two databases of the server: in one database the
-	// second address would find the key that the first has set. A failure
-	// of that server costs two votes. With a MaxTTL it does not help: a
-	// server belongs to a deployment with one database (R30).
+	// tests without a MaxTTL only, with two databases of the server: in one
+	// database the second address would find the key that the first has
+	// set, and with a MaxTTL a server belongs to a deployment with one
+	// database (R30). A failure of that server costs two votes.
 	SameServer bool
 	// Replica, Cluster and Sentinel accept servers that say that they are one. A
 	// failover then forgets locks, and keys of a cluster may move away.

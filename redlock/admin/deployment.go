@@ -41,7 +41,8 @@ type Deployment struct {
 // clients of the old deployment first: they notice only some seconds later, and
 // acquire locks unseen by clients of the new one. The clients of the new
 // deployment wait for MaxTTL. If this is shorter than in the old one, Init
-// waits for the difference first.
+// waits for the difference first. If the old one used another database, Init
+// does not know its MaxTTL: then wait for the difference before.
 //
 // It also prepares a new deployment for fencing numbers
 // (redlock.Config.Fenced), if the user may run the script. With Fenced set, a
