@@ -417,7 +417,8 @@ func TestAnOpeningIsDelayed_R30(t *testing.T) {
 	}
 }
 
-// A client that dies in any step is followed by another.
+// A client that dies in any step is followed by another. If it has sealed the
+// first node, it alone knew that the others had run for long.
 func TestAClientDiesDuringAnOpening_R30(t *testing.T) {
 	eachStep(t, "", func(t *testing.T, step string, i int) {
 		var dies chan struct{}
@@ -425,8 +426,12 @@ func TestAClientDiesDuringAnOpening_R30(t *testing.T) {
 			<-dies
 			require.NoError(t, f.group.Close(background))
 			next := f.on(2, 0, 1)
-			require.NoError(t, lasts(time.Second, next.Ready))
 			require.NoError(t, lasts(time.Second, next.WaitOpen))
+			waits := time.Second
+			if step == "deployment=" {
+				waits += fullNeed
+			}
+			require.NoError(t, lasts(waits, next.Ready))
 			f.shows(next, 0, 1, 2)
 		}, func(c *cluster) {
 			dies = make(chan struct{})

@@ -29,7 +29,7 @@ Without it, the first client does the same, but declares nothing: it then waits 
 
 All masters must be reachable, and none in use. If one is not, nothing is written, and what was found at each is printed. If they are this very deployment already, that is said, and is a success.
 
-Never run it from what starts the masters. After a loss of power they are empty, and clients that are still alive may hold locks: this command would declare that none do. Without it, the clients give the masters their deployment back, and wait as long as they must.
+Never run it from what starts the masters. After a loss of power they are empty, and clients that are still alive may hold locks: this command would declare that none do. Without it, the clients open them anew, once all are there, and wait as long as they must.
 
 With --replace, masters of another deployment are taken over. Stop all clients of that deployment first: their locks may be granted again while they work, and they are refused only when they notice, which takes seconds. The new deployment then waits once for as long as --max-ttl, until no old lock can be valid. Do not leave the flag in a script.
 

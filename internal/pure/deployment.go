@@ -104,7 +104,7 @@ func (d *Deployment) Join(node int) { d.nodes[node].up = true }
 // another deployment counts as such until it is looked at again.
 func (d *Deployment) Part(node int) {
 	n := &d.nodes[node]
-	n.up, n.looked, n.pending, n.failed, n.outdated = false, false, false, false, false
+	n.up, n.looked, n.pending, n.failed, n.outdated, n.firstLook = false, false, false, false, false, 0
 }
 
 // Sight records the result of a look that was requested at asked.
@@ -114,7 +114,7 @@ func (d *Deployment) Sight(node int, s Sighting, asked, now time.Duration) {
 	if s.What == Unreadable {
 		return
 	}
-	if !n.looked {
+	if n.firstLook == 0 {
 		n.firstLook = now
 	}
 	n.looked, n.asked = true, asked
@@ -307,6 +307,11 @@ func (d *Deployment) shows(node int, who Identity) bool {
 	return d.nodes[node].looked && d.open(node) == who
 }
 
+// shown reports whether any node shows a deployment at the moment.
+func (d *Deployment) shown(who Identity) bool {
+	return !d.all(func(i int) bool { return !d.shows(i, who) })
+}
+
 // twin reports whether an earlier node has the same id: this client names one
 // master twice, or one was made a copy of the other. Their votes are one, and no
 // set is opened with both.
@@ -415,7 +420,7 @@ func (d *Deployment) Berth(node int) Berth {
 		return BerthTwin
 	case d.Opening(node) != "":
 		return BerthOpening
-	case who == Identity{} || !bound && d.open(node) == who:
+	case who == Identity{} || !bound && d.open(node) == who || !d.shown(who):
 		return BerthUnopened
 	case n.seen.Free() && !d.adopts():
 		return BerthLeft

@@ -38,8 +38,8 @@ const settlePass = 2 * time.Second
 //
 // A set without a deployment is opened in three steps, and needs all nodes.
 // Each node without an id gets one. Then the nodes are listed for the set of
-// just these ids, in the order of the ids. Once all are, they get their seals.
-// A node is listed for one set at a time. So a seal exists only after each node
+// just these ids, in the order of the ids. Once all are, the first gets its
+// seal, and then the others do. A node is listed for one set at a time. So a seal exists only after each node
 // of the set was listed for it at one time, and of two overlapping sets only
 // one can be opened. Clients of one set do the same, in whatever order they
 // come, so one that dies does no harm.
@@ -62,7 +62,7 @@ func (d *Deployment) Next(now time.Duration, random func() uint64) Order {
 }
 
 var rules = [...]func(d *Deployment, now time.Duration, random func() uint64) Order{
-	(*Deployment).complete, (*Deployment).adopt, (*Deployment).rename, (*Deployment).reset, (*Deployment).name, (*Deployment).list, (*Deployment).seal,
+	(*Deployment).complete, (*Deployment).adopt, (*Deployment).rename, (*Deployment).reset, (*Deployment).name, (*Deployment).list,
 }
 
 // Wait returns when Next may have an order again without a further event.
@@ -91,8 +91,8 @@ func (d *Deployment) renamed(node int, random func() uint64) Order {
 func (d *Deployment) complete(time.Duration, func() uint64) Order {
 	who, _ := d.Identity()
 	for i := range d.nodes {
-		if n := &d.nodes[i]; who != (Identity{}) && n.ready() && d.listed(i) == who {
-			return d.put(i, Seat{Member: n.seen.Seal.Member, Open: who}, n.seen.Seal.Names)
+		if n := &d.nodes[i]; who != (Identity{}) && d.agrees() && n.ready() && d.listed(i) == who {
+			return d.sealed(i, who)
 		}
 	}
 	return Order{}
@@ -102,8 +102,7 @@ func (d *Deployment) complete(time.Duration, func() uint64) Order {
 // must show the deployment at the moment.
 func (d *Deployment) adopt(time.Duration, func() uint64) Order {
 	who, _ := d.Identity()
-	shown := who != Identity{} && !d.all(func(i int) bool { return !d.shows(i, who) })
-	if !shown || !d.adopts() {
+	if who == (Identity{}) || !d.shown(who) || !d.adopts() {
 		return Order{}
 	}
 	for i := range d.nodes {
@@ -118,12 +117,16 @@ func (d *Deployment) adopt(time.Duration, func() uint64) Order {
 	return Order{}
 }
 
-// adopts reports whether this client may write seals of the deployment: it does
-// not only open sets, and has the MaxTTL that the seals say.
-func (d *Deployment) adopts() bool {
-	return !d.Founds && d.all(func(i int) bool {
+// adopts reports whether this client adopts nodes, as one does that not only
+// opens sets.
+func (d *Deployment) adopts() bool { return !d.Founds && d.agrees() }
+
+// agrees reports whether this client has the MaxTTL that the seals say. If not,
+// it must write no seal of the deployment.
+func (d *Deployment) agrees() bool {
+	return d.all(func(i int) bool {
 		is := d.nodes[i].seen.Seal.MaxTTL
-		return d.MaxTTL == 0 || is == 0 || is == d.MaxTTL
+		return d.MaxTTL == 0 || is == 0 || is == d.MaxTTL || d.void(d.nodes[i].seen.Seal.Open)
 	})
 }
 
@@ -170,8 +173,8 @@ func (d *Deployment) lacks(node int, who Identity) bool {
 func (d *Deployment) reset(_ time.Duration, random func() uint64) Order {
 	for i := range d.nodes {
 		n := &d.nodes[i]
-		if !n.ready() || d.listed(i) == (Identity{}) || !d.lists(n.seen.Seal) || !d.vain(i) {
-			continue
+		if !n.ready() || d.listed(i) == (Identity{}) || d.open(i) != (Identity{}) || !d.lists(n.seen.Seal) || !d.vain(i) {
+			continue // with a deployment, it is being replaced
 		}
 		for j := range d.nodes {
 			if other := &d.nodes[j]; j != i && other.known() && other.asked <= n.changed {
@@ -254,17 +257,22 @@ func (d *Deployment) set() Identity {
 	return who
 }
 
-// list lists the node with the smallest id that is not listed yet.
+// list lists the node with the smallest id that is not listed yet. Once all are
+// listed, it seals the one with the smallest. So one client decides about the
+// MaxTTL that the seals say. The others are sealed by complete.
 func (d *Deployment) list(now time.Duration, _ func() uint64) Order {
 	if !d.opens(now) {
 		return Order{}
 	}
 	who := d.set()
-	next := -1
+	first, next := 0, -1
 	var names Names
 	for i := range d.nodes {
 		n := &d.nodes[i]
 		names = names.With(n.seen.Seal.Member, n.name)
+		if n.seen.Seal.Member < d.nodes[first].seen.Seal.Member {
+			first = i
+		}
 		switch {
 		case who == Identity{}, n.pending || n.failed || d.listed(i) != (Identity{}) && d.listed(i) != who:
 			return Order{}
@@ -273,36 +281,22 @@ func (d *Deployment) list(now time.Duration, _ func() uint64) Order {
 			next = i
 		}
 	}
-	if next < 0 {
-		return Order{}
-	}
-	is := d.nodes[next].seen.Seal.Seat
-	is.Listed = who // beside a deployment that is replaced
-	return d.put(next, is, names)
-}
-
-// seal seals the nodes once all are listed for the set.
-func (d *Deployment) seal(now time.Duration, _ func() uint64) Order {
-	if d.all(func(i int) bool { return d.listed(i) == Identity{} }) {
-		return Order{}
-	}
-	who := d.set()
-	all := who != Identity{} && d.all(func(i int) bool {
-		return d.listed(i) == who || d.bound == who.ID && d.open(i) == who
-	})
-	if !all || d.bound != who.ID && !d.opens(now) {
-		return Order{}
+	if next >= 0 {
+		is := d.nodes[next].seen.Seal.Seat
+		is.Listed = who // beside a deployment that is replaced
+		return d.put(next, is, names)
 	}
 	if d.bound != who.ID {
 		d.belong(who.ID)
 		d.Opened, d.news.opens = who.ID, true
 	}
-	for i := range d.nodes {
-		if n := &d.nodes[i]; n.ready() && d.listed(i) == who {
-			return d.put(i, Seat{Member: n.seen.Seal.Member, Open: who}, n.seen.Seal.Names)
-		}
-	}
-	return Order{}
+	return d.sealed(first, who)
+}
+
+// sealed orders that a node that is listed for a set belongs to it.
+func (d *Deployment) sealed(node int, who Identity) Order {
+	is := d.nodes[node].seen.Seal
+	return d.put(node, Seat{Member: is.Member, Open: who}, is.Names)
 }
 
 // Settles returns how long it takes until this client opens the set, for one

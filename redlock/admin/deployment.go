@@ -28,9 +28,9 @@ type Deployment struct {
 // and waits for nodes that have run for less than MaxTTL.
 //
 // Never call Init from a script that starts the nodes. After a loss of power
-// the nodes are empty, but running clients may hold locks. These clients write
-// their deployment into the nodes again, and wait as long as they must. If Init
-// comes first, no client waits.
+// the nodes are empty, but running clients may hold locks. These clients open
+// them anew, once all are there, and wait as long as they must. If Init comes
+// first, no client waits.
 //
 // Init needs all nodes, and none of them in use. If one is down, or belongs to
 // a deployment, Init changes nothing and returns an *InitError with the state

@@ -131,13 +131,17 @@ func (m *Members) Estranged(i int, now time.Duration) *Cause {
 // unopened says why no deployment is open.
 func (m *Members) unopened(now time.Duration) string {
 	d := &m.deployment
-	if who, _ := d.Identity(); who != (pure.Identity{}) {
-		return "fewer than a quorum of the nodes belong to " + describe(who)
+	text := "no deployment is open, and to open one needs all nodes at one time"
+	who, _ := d.Identity()
+	if who != (pure.Identity{}) {
+		text = "fewer than a quorum of the nodes belong to " + describe(who)
 	}
-	text := "the first use of nodes needs all of them at one time"
 	missing := pure.All(len(m.nodes)).Without(m.up)
 	if missing != 0 {
 		text += "; missing: " + m.list(missing)
+	}
+	if who != (pure.Identity{}) {
+		return text
 	}
 	for i := range m.nodes {
 		if was := d.Former(i); was != "" {

@@ -48,7 +48,7 @@ func TestCausesAreTrue_R30(t *testing.T) {
 		return pure.Sighting{What: pure.SealSeen, Seal: pure.Seal{Seat: pure.Seat{Member: id(i), Open: who}, Names: n, MaxTTL: time.Second}}
 	}
 	three, alone := names("a:1", "b:1", "c:1"), "is not that of just one member that is missing there"
-	const late, needs = "which this client does not write: it only opens sets, or its MaxTTL", "the first use of nodes needs all of them at one time"
+	const late, needs = "which this client does not write: it only opens sets, or its MaxTTL", "no deployment is open, and to open one needs all nodes at one time"
 	for name, c := range map[string]struct {
 		config Config
 		seen   [3]pure.Sighting

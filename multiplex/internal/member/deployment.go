@@ -2,7 +2,6 @@ package member
 
 import (
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -151,9 +150,8 @@ func (m *Members) order(o pure.Order, now time.Duration) {
 // watched that it writes.
 func (m *Members) arguments(o pure.Order, now time.Duration) (args []string, watched time.Duration) {
 	proof := ""
-	over := slices.Contains(m.config.Replace, o.Was.Open.ID)
-	rename := o.Was == o.Is && o.Names != ""
-	if who := o.Is.Open; who != (pure.Identity{}) && !(over && who == o.Was.Open) && !rename {
+	renewal := o.Was == o.Is && o.Names == ""
+	if who := o.Is.Open; who != (pure.Identity{}) && (who != o.Was.Open || renewal) {
 		seal := m.nodes[o.Node].trust.Writes(o.Is, m.maxTTL, m.deployment.Vouches(who), now)
 		seal.Failover = m.nodes[o.Node].failover
 		proof, watched = seal.Proof(), seal.Watched
