@@ -162,29 +162,6 @@ func (f *fleet) inDatabase1() redlock.Config {
 	return config
 }
 
-// Clients of two databases that start together never both count. Perhaps none
-// does: each has listed some of the masters.
-func TestFaultTwoDatabasesAtTheSameTime_R30(t *testing.T) {
-	f := newFleet(t, 3, redistest.OverTCP)
-	time.Sleep(4 * time.Second) // for longer than MaxTTL and the margin of the uptime
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	var counting atomic.Int32
-	var calls sync.WaitGroup
-	for _, c := range []*redlock.Client{f.client(f.some([]int{0, 1, 2})), f.client(f.inDatabase1())} {
-		calls.Go(func() {
-			if _, err := c.Acquire(ctx, "r", 500*time.Millisecond); err == nil {
-				counting.Add(1)
-			}
-		})
-	}
-	calls.Wait()
-	t.Log(counting.Load(), "of the two count")
-	if counting.Load() == 2 {
-		t.Error("two deployments")
-	}
-}
-
 // Clients may write the same address in several ways. A master that comes back
 // empty gets its place again by each of them, also from a client that has never
 // seen it there (R30).

@@ -45,10 +45,9 @@ type Deployment struct {
 
 	// bound is the id last shown by a quorum of the nodes, or of the set that
 	// this client has begun to open.
-	bound   string
-	earlier string // the ids that were bound before, concatenated
-	news    struct{ rebound, opens bool }
-	nodes   []nodeView
+	bound string
+	news  struct{ rebound, opens bool }
+	nodes []nodeView
 }
 
 // A nodeView is what is known of one node.
@@ -145,12 +144,14 @@ func (d *Deployment) see(node int, s Sighting, now time.Duration) {
 	}
 }
 
-// mostEarlier bounds what is kept of earlier deployments: 64 ids.
-const mostEarlier = 64 * idDigits
-
-// belong records that this client is bound to a deployment.
+// belong records that this client is bound to a deployment. Its earlier one is
+// no other set's; see Former.
 func (d *Deployment) belong(id string) {
-	d.earlier = (d.bound + d.earlier)[:min(len(d.bound+d.earlier), mostEarlier)]
+	for i := range d.nodes {
+		if n := &d.nodes[i]; n.last.Open.ID == d.bound {
+			n.last = Seal{}
+		}
+	}
 	d.bound = id
 }
 

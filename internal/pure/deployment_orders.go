@@ -2,7 +2,6 @@ package pure
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -39,10 +38,10 @@ const settlePass = 2 * time.Second
 // A set without a deployment is opened in three steps, and needs all nodes.
 // Each node without an id gets one. Then the nodes are listed for the set of
 // just these ids, in the order of the ids. Once all are, the first gets its
-// seal, and then the others do. A node is listed for one set at a time. So a seal exists only after each node
-// of the set was listed for it at one time, and of two overlapping sets only
-// one can be opened. Clients of one set do the same, in whatever order they
-// come, so one that dies does no harm.
+// seal, and then the others do. A node is listed for one set at a time. So a
+// seal exists only after each node of the set was listed for it at one time,
+// and of two overlapping sets only one can be opened. Clients of one set do the
+// same, in whatever order they come, so one that dies does no harm.
 func (d *Deployment) Next(now time.Duration, random func() uint64) Order {
 	for i := range d.nodes {
 		if n := &d.nodes[i]; n.up && n.outdated {
@@ -333,7 +332,7 @@ func (d *Deployment) settled() (at time.Duration) {
 // of its former deployment adopt it again.
 func (d *Deployment) Former(node int) string {
 	was := d.nodes[node].last
-	if d.void(was.Open) || was.Open.ID == d.bound || strings.Contains(d.earlier, was.Open.ID) || d.lists(was) {
+	if d.void(was.Open) || was.Open.ID == d.bound || d.lists(was) {
 		return ""
 	}
 	return was.Open.ID

@@ -930,6 +930,16 @@ func TestFormerDeploymentOfTheSameSet_R30(t *testing.T) {
 	}
 	c.seals()
 
+	c = deploys(t) // both were its own, and a node comes back that was only in the first
+	for node, s := range []Sighting{seal(0, ours), seal(1, ours), seal(2, ours), {}, seal(7, identity(7, 8, 9)), seal(8, identity(7, 8, 9))} {
+		s.Seal.Names = ""
+		if node == 3 {
+			s.What = SealAbsent
+		}
+		c.sees(node%3, s)
+	}
+	assert.Empty(t, c.Former(0))
+
 	c = deploys(t)
 	s := seal(7, identity(7, 8, 9))
 	s.Seal.Names = namesOf(9, 8, 7).With(member(8), NameOf("x", 0))
