@@ -365,7 +365,8 @@ func TestFaultSeals_R23(t *testing.T) {
 	f.founded(config)
 	for i := range f.servers {
 		eventually(t, inTheEnd, func() error {
-			if text := fmt.Sprint(f.must(i, "GET", sealKey)); !strings.Contains(text, " max_ttl_ms=4000 watched_ms=4045 ") {
+			text := fmt.Sprint(f.must(i, "GET", sealKey))
+			if seal, err := pure.ParseSeal(text); err != nil || seal.MaxTTL != config.MaxTTL || seal.Watched < need || seal.Watched > need+inTheEnd {
 				return fmt.Errorf("the seal of server %d is %q", i, text)
 			}
 			return nil

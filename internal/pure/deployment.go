@@ -308,8 +308,8 @@ func (d *Deployment) shows(node int, who Identity) bool {
 	return d.nodes[node].looked && d.open(node) == who
 }
 
-// shown reports whether any node shows a deployment at the moment.
-func (d *Deployment) shown(who Identity) bool {
+// Present reports whether any node shows a deployment at the moment.
+func (d *Deployment) Present(who Identity) bool {
 	return !d.all(func(i int) bool { return !d.shows(i, who) })
 }
 
@@ -397,7 +397,7 @@ const (
 	BerthElsewhere // another of its databases belongs to a deployment
 	BerthUnopened
 	BerthAdopts // the seal is being written
-	BerthLeft   // a member without a seal, which this client must not write
+	BerthLeft   // a member without a seal, which this client must not write now
 )
 
 // Berth returns why a node that is up does not count.
@@ -421,9 +421,9 @@ func (d *Deployment) Berth(node int) Berth {
 		return BerthTwin
 	case d.Opening(node) != "":
 		return BerthOpening
-	case who == Identity{} || !bound && d.open(node) == who || !d.shown(who):
+	case who == Identity{} || !bound && d.open(node) == who:
 		return BerthUnopened
-	case n.seen.Free() && !d.adopts():
+	case n.seen.Free() && (!d.adopts() || !d.Present(who)):
 		return BerthLeft
 	case d.open(node) != who:
 		return BerthAdopts

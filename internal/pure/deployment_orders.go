@@ -101,7 +101,7 @@ func (d *Deployment) complete(time.Duration, func() uint64) Order {
 // must show the deployment at the moment.
 func (d *Deployment) adopt(time.Duration, func() uint64) Order {
 	who, _ := d.Identity()
-	if who == (Identity{}) || !d.shown(who) || !d.adopts() {
+	if who == (Identity{}) || !d.Present(who) || !d.adopts() {
 		return Order{}
 	}
 	for i := range d.nodes {

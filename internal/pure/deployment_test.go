@@ -509,9 +509,9 @@ func TestAdopt_R30(t *testing.T) {
 		"not by its name":       func(c *deployer) { c.nodes[2].name = NameOf("d:1", 0) },
 		"another has its place": func(c *deployer) { c.nodes[2].name = c.nodes[1].name },
 		"its name is ambiguous": func(c *deployer) {
-			s := seal(1, ours)
-			s.Seal.Names = s.Seal.Names.With(member(1), c.nodes[2].name)
-			c.sees(1, s)
+			s := seal(0, ours)
+			s.Seal.Names = Names("").With(member(1), c.nodes[2].name).And(s.Seal.Names)
+			c.sees(0, s)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -535,7 +535,7 @@ func TestAdopt_R30(t *testing.T) {
 		c.nodes[2].pending = false
 		c.sees(2, Sighting{What: SealAbsent})
 		c.none()
-		require.Equal(t, BerthUnopened, c.Berth(2))
+		require.Equal(t, BerthLeft, c.Berth(2))
 		require.False(t, c.Open(2, c.now), "it will not be soon")
 	})
 	for name, does := range map[string]func(c *deployer){
@@ -609,6 +609,16 @@ func TestReset_R30(t *testing.T) {
 		c.sees(i, s)
 	}
 	c.none()
+}
+
+// When a node has got another id, older looks at the others are of no use.
+func TestOlderLooks_R30(t *testing.T) {
+	c := deploys(t)
+	for i := range 3 {
+		c.sees(i, named(i))
+	}
+	c.sees(0, named(8))
+	require.Equal(t, []Order{{Verb: Look, Node: 1}, {Verb: Look, Node: 2}}, c.next())
 }
 
 // Two nodes with one id are one master, or one is a copy of the other.

@@ -117,31 +117,38 @@ func (m *Members) Estranged(i int, now time.Duration) *Cause {
 		}
 		return &Cause{Kind: Foreign, Asked: now, Advice: "delete that key on this node, or use another prefix",
 			Found: sealPlace + " holds something else there"}
-	case pure.BerthAdopts:
+	case pure.BerthAdopts, pure.BerthLeft:
 		if !m.nodes[i].trust.Trusted {
 			return nil // its quarantine lasts longer than writing the seal
 		}
-		return &Cause{Kind: Unopened, Found: "the node's seal is being written"}
-	case pure.BerthLeft:
-		return &Cause{Kind: Unopened, Found: "the node has lost its seal, which this client does not write: it only opens sets, or its MaxTTL is not the deployment's"}
+		return &Cause{Kind: Unopened, Found: m.unsealed(i)}
 	}
 	return &Cause{Kind: Unopened, Found: m.unopened(now)}
+}
+
+// unsealed says whether a member without a seal gets it again.
+func (m *Members) unsealed(i int) string {
+	d := &m.deployment
+	who, _ := d.Identity()
+	switch {
+	case d.Berth(i) == pure.BerthAdopts:
+		return "the node's seal is being written"
+	case !d.Present(who):
+		return "the node has lost its seal, and no node shows " + describe(who) + " at the moment"
+	}
+	return "the node has lost its seal, which this client does not write: it only opens sets, or its MaxTTL is not the deployment's"
 }
 
 // unopened says why no deployment is open.
 func (m *Members) unopened(now time.Duration) string {
 	d := &m.deployment
-	text := "no deployment is open, and to open one needs all nodes at one time"
-	who, _ := d.Identity()
-	if who != (pure.Identity{}) {
-		text = "fewer than a quorum of the nodes belong to " + describe(who)
+	if who, _ := d.Identity(); who != (pure.Identity{}) {
+		return "fewer than a quorum of the nodes belong to " + describe(who)
 	}
+	text := "no deployment is open, and to open one needs all nodes at one time"
 	missing := pure.All(len(m.nodes)).Without(m.up)
 	if missing != 0 {
 		text += "; missing: " + m.list(missing)
-	}
-	if who != (pure.Identity{}) {
-		return text
 	}
 	for i := range m.nodes {
 		if was := d.Former(i); was != "" {

@@ -55,16 +55,17 @@ func TestCausesAreTrue_R30(t *testing.T) {
 		down   Set
 		says   string // of node 2
 	}{
-		"it is not listed":       {Config{}, [3]pure.Sighting{open(0, names("a:1", "b:1", "d:1")), open(1, ""), free}, 0, alone},
-		"two have its name":      {Config{}, [3]pure.Sighting{open(0, three.With(id(1), pure.NameOf("c:1", 0))), open(1, ""), free}, 0, alone},
-		"another is the member":  {Config{}, [3]pure.Sighting{open(0, three), open(2, three), free}, 0, alone},
-		"it is adopted":          {Config{}, [3]pure.Sighting{open(0, three), open(1, three), free}, 0, "is being written"},
-		"not by Init":            {Config{Found: true}, [3]pure.Sighting{open(0, three), open(1, three), free}, 0, late},
-		"not by another MaxTTL":  {Config{MaxTTL: time.Minute}, [3]pure.Sighting{open(0, three), open(1, three), free}, 0, late},
-		"it is listed, for Init": {Config{Found: true}, [3]pure.Sighting{open(0, three), open(1, three), {What: pure.SealSeen, Seal: pure.Seal{Seat: pure.Seat{Member: id(2), Listed: who}, Names: three}}}, 0, "is being written"},
-		"one is missing":         {Config{}, [3]pure.Sighting{free, free, free}, pure.SetOf(1), needs + "; missing: node 1 (b:1)"},
-		"one is strange":         {Config{}, [3]pure.Sighting{free, {What: pure.SealStrange}, free}, 0, needs + "; node 1 (b:1): the key redlock:seal (behind the prefix) holds something else there"},
-		"none is missing":        {Config{}, [3]pure.Sighting{free, free, free}, 0, "the set is being opened"},
+		"it is not listed":        {Config{}, [3]pure.Sighting{open(0, names("a:1", "b:1", "d:1")), open(1, ""), free}, 0, alone},
+		"two have its name":       {Config{}, [3]pure.Sighting{open(0, three.With(id(1), pure.NameOf("c:1", 0))), open(1, ""), free}, 0, alone},
+		"another is the member":   {Config{}, [3]pure.Sighting{open(0, three), open(2, three), free}, 0, alone},
+		"it is adopted":           {Config{}, [3]pure.Sighting{open(0, three), open(1, three), free}, 0, "is being written"},
+		"not by Init":             {Config{Found: true}, [3]pure.Sighting{open(0, three), open(1, three), free}, 0, late},
+		"not by another MaxTTL":   {Config{MaxTTL: time.Minute}, [3]pure.Sighting{open(0, three), open(1, three), free}, 0, late},
+		"not while none shows it": {Config{}, [3]pure.Sighting{open(0, three), open(1, three), free}, pure.SetOf(0).Add(1), "no node shows deployment " + who.ID + " of 3 nodes at the moment"},
+		"it is listed, for Init":  {Config{Found: true}, [3]pure.Sighting{open(0, three), open(1, three), {What: pure.SealSeen, Seal: pure.Seal{Seat: pure.Seat{Member: id(2), Listed: who}, Names: three}}}, 0, "is being written"},
+		"one is missing":          {Config{}, [3]pure.Sighting{free, free, free}, pure.SetOf(1), needs + "; missing: node 1 (b:1)"},
+		"one is strange":          {Config{}, [3]pure.Sighting{free, {What: pure.SealStrange}, free}, 0, needs + "; node 1 (b:1): the key redlock:seal (behind the prefix) holds something else there"},
+		"none is missing":         {Config{}, [3]pure.Sighting{free, free, free}, 0, "the set is being opened"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.config.Nodes = []Address{{Addr: "a:1", Home: "a:1"}, {Addr: "b:1", Home: "b:1"}, {Addr: "c:1", Home: "c:1"}}
@@ -73,10 +74,11 @@ func TestCausesAreTrue_R30(t *testing.T) {
 			m := New(c.config, nil)
 			for i, s := range c.seen {
 				m.nodes[i].trust.Trusted = true
-				if !c.down.Has(i) {
-					m.up = m.up.Add(i)
-					m.deployment.Join(i)
-					m.deployment.Sight(i, s, 0, 0)
+				m.up = pure.All(3).Without(c.down)
+				m.deployment.Join(i)
+				m.deployment.Sight(i, s, 0, 0)
+				if c.down.Has(i) {
+					m.deployment.Part(i)
 				}
 			}
 			cause := m.Estranged(2, time.Hour)
