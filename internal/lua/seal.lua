@@ -9,9 +9,9 @@
 -- set, more is given: ids with blanks around them, whose deployments are over,
 -- and the number of the database. If another database has a seal under the
 -- same key, which is in a set, its number and the set's id are returned. Seals
--- of the ids are removed there once the node gets a proof: they would let in the
--- clients of those deployments beside the new ones. Where SELECT is not allowed,
--- none is known.
+-- of the ids are removed there once the node gets a proof: they would let in
+-- the clients of those deployments beside the new ones. Where SELECT is not
+-- allowed, none is known.
 -- What a seal says of a deployment is never lowered: names stay, the larger
 -- MaxTTL does, and for the same process the longer time watched. So does the
 -- longer bound of a node that fails over.
@@ -38,8 +38,8 @@ if value then
 end
 local was, is, more_names, more_proof = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 if place ~= was and (place ~= is or more_proof ~= '') then
-  -- Also if there is no place in it: it is not ours. A proof is of the time when
-  -- the node was something else.
+  -- Also if there is no place in it: it is not ours. A proof is of the time
+  -- when the node was something else.
   return 0
 end
 

@@ -314,8 +314,8 @@ func (d *Deployment) Present(who Identity) bool {
 }
 
 // twin reports whether an earlier node has the same id: this client names one
-// master twice, or one was made a copy of the other. Their votes are one, and no
-// set is opened with both.
+// master twice, or one was made a copy of the other. Their votes are one, also
+// while the other is down, and no set is opened with both.
 func (d *Deployment) twin(node int) bool {
 	is := d.nodes[node].seen.Seal.Member
 	for i := range node {

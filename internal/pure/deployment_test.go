@@ -77,8 +77,8 @@ func (c *deployer) done(all ...Order) {
 }
 
 // names brings the client to where all nodes have ids, and lists to where all
-// are listed. seals returns the orders to write the seals, of which the first is
-// carried out.
+// are listed. seals returns the orders to write the seals, of which the first
+// is carried out.
 func (c *deployer) names() {
 	c.t.Helper()
 	all := c.next()
