@@ -794,6 +794,7 @@ func TestYoungNodesAreLeftToOthers_R30(t *testing.T) {
 		})
 	}
 	c := deploys(t)
+	c.Need = 30 * time.Second
 	c.Born(1, c.now)
 	c.passes(adoptWithin)
 	for _, o := range c.next() {
