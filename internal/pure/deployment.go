@@ -313,6 +313,19 @@ func (d *Deployment) Present(who Identity) bool {
 	return !d.all(func(i int) bool { return !d.shows(i, who) })
 }
 
+// remembers reports whether a deployment lives on in this client alone: it is
+// bound to it, and a quorum of its nodes are up, and free. Those with seals are
+// down, perhaps for ever.
+func (d *Deployment) remembers(who Identity) bool {
+	up := 0
+	for i := range d.nodes {
+		if d.nodes[i].known() && d.free(i) {
+			up++
+		}
+	}
+	return d.bound == who.ID && up > len(d.nodes)/2
+}
+
 // twin reports whether an earlier node has the same id: this client names one
 // master twice, or one was made a copy of the other. Their votes are one, also
 // while the other is down, and no set is opened with both.
@@ -423,7 +436,7 @@ func (d *Deployment) Berth(node int) Berth {
 		return BerthOpening
 	case who == Identity{} || !bound && d.open(node) == who:
 		return BerthUnopened
-	case n.seen.Free() && (!d.adopts() || !d.Present(who)):
+	case n.seen.Free() && (!d.adopts() || !d.Present(who) && !d.remembers(who)):
 		return BerthLeft
 	case d.open(node) != who:
 		return BerthAdopts
@@ -454,7 +467,7 @@ func (d *Deployment) Open(node int, now time.Duration) bool {
 // its name, or because it was seen there. Another node must not be that member.
 func (d *Deployment) memberOf(who Identity, node int) string {
 	n := &d.nodes[node]
-	member := d.names(who).Member(n.name)
+	member := d.agreed(who).Member(n.name)
 	if n.last.Open == who {
 		member = n.last.Member
 	}
@@ -466,14 +479,26 @@ func (d *Deployment) memberOf(who Identity, node int) string {
 	return member
 }
 
-// names returns all names that the nodes of a deployment show.
-func (d *Deployment) names(who Identity) (all Names) {
+// agreed returns the names that most nodes of a deployment know. What one says
+// alone, or several times, may be a lie (R33).
+func (d *Deployment) agreed(who Identity) (names Names) {
+	nodes, said := 0, make(map[[2]string]int)
 	for i := range d.nodes {
 		if d.open(i) == who {
-			all = all.And(d.nodes[i].seen.Seal.Names)
+			nodes++
+			for member, name := range Names("").And(d.nodes[i].seen.Seal.Names).entries {
+				said[[2]string{member, name}]++
+			}
 		}
 	}
-	return all
+	for i := range d.nodes {
+		for member, name := range d.nodes[i].seen.Seal.Names.entries {
+			if 2*said[[2]string{member, name}] > nodes {
+				names = names.With(member, name)
+			}
+		}
+	}
+	return names
 }
 
 // Opening returns the id of another set that is about to be opened with a node,

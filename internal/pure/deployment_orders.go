@@ -29,6 +29,9 @@ const (
 // adopted by a client of that one before: clients reconnect within 1.2 s (R26).
 const adoptWithin = 3 * time.Second
 
+// aloneAfter is less: a member is adopted before it is opened.
+const aloneAfter = 2 * time.Second
+
 // settlePass bounds how long Next need not be called without an event.
 const settlePass = 2 * time.Second
 
@@ -67,8 +70,10 @@ var rules = [...]func(d *Deployment, now time.Duration, random func() uint64) Or
 // Wait returns when Next may have an order again without a further event.
 func (d *Deployment) Wait(now time.Duration) time.Duration {
 	next := now + settlePass
-	if at := d.settled(); now < at {
-		next = min(next, at)
+	for _, at := range [...]time.Duration{d.settled(), d.alone()} {
+		if now < at {
+			next = min(next, at)
+		}
 	}
 	return next
 }
@@ -98,22 +103,36 @@ func (d *Deployment) complete(time.Duration, func() uint64) Order {
 }
 
 // adopt gives members that have lost their seal their place again. Another node
-// must show the deployment at the moment.
-func (d *Deployment) adopt(time.Duration, func() uint64) Order {
+// must show the deployment at the moment, or this client must remember it, and
+// the nodes have had time to show another. A client that founds a deployment
+// has lost nothing: it takes what is left of a replaced one, after a call that
+// was interrupted.
+func (d *Deployment) adopt(now time.Duration, _ func() uint64) Order {
 	who, _ := d.Identity()
-	if who == (Identity{}) || !d.Present(who) || !d.adopts() {
+	if who == (Identity{}) || !d.agrees() || !d.Present(who) && !(d.remembers(who) && now >= d.alone()) {
 		return Order{}
 	}
 	for i := range d.nodes {
 		n := &d.nodes[i]
-		if !n.ready() || !n.seen.Free() {
+		if !n.ready() || !d.free(i) || d.Founds && n.seen.Free() {
 			continue
 		}
 		if member := d.memberOf(who, i); member != "" {
-			return d.put(i, Seat{Member: member, Open: who}, d.reached(who).With(member, n.name))
+			return d.put(i, Seat{Member: member, Open: who}, d.agreed(who).And(d.reached(who)).With(member, n.name))
 		}
 	}
 	return Order{}
+}
+
+// alone returns from when on the nodes that are up would have shown a
+// deployment.
+func (d *Deployment) alone() (at time.Duration) {
+	for i := range d.nodes {
+		if n := &d.nodes[i]; n.known() {
+			at = max(at, n.firstLook+aloneAfter)
+		}
+	}
+	return at
 }
 
 // adopts reports whether this client adopts nodes, as one does that not only

@@ -48,7 +48,7 @@ func (c *deployer) next() []Order {
 	c.t.Helper()
 	var all []Order
 	for {
-		o := c.Next(c.now, func() uint64 { c.random++; return c.random })
+		o := c.Next(c.now, c.id)
 		if o.Verb == Nothing {
 			assert.Zero(c.t, o)
 			return all
@@ -57,6 +57,8 @@ func (c *deployer) next() []Order {
 		require.Less(c.t, len(all), 20, "Next does not end: %v", all)
 	}
 }
+
+func (c *deployer) id() uint64 { c.random++; return c.random }
 
 // one returns the next order, which must be the only one.
 func (c *deployer) one(verb Verb, node int) Order {
@@ -341,6 +343,27 @@ func (c *opener) looks(w *shelf, node int) {
 	c.sees(node, s)
 }
 
+func (c *opener) all(w *shelf) {
+	for i := range c.set {
+		c.looks(w, i)
+	}
+}
+
+// run carries out all orders, one after the other.
+func (c *opener) run(w *shelf) {
+	for {
+		o := c.Next(c.now, c.id)
+		switch o.Verb {
+		case Nothing:
+			return
+		case Look:
+			c.looks(w, o.Node)
+		case Write:
+			c.Answer(o.Node, o, w.put(c.set[o.Node], o), c.now)
+		}
+	}
+}
+
 // step carries out one of the orders under way.
 func (c *opener) step(w *shelf, random *rand.Rand) {
 	c.under = append(c.under, c.next()...)
@@ -484,7 +507,6 @@ func TestAdopt_R30(t *testing.T) {
 			c.passes(1)
 			c.sees(2, Sighting{What: SealAbsent})
 		},
-		"by a name of both":  func(c *deployer) { s := seal(1, ours); s.Seal.Names = ""; c.sees(1, s) },
 		"a majority is lost": func(c *deployer) { c.Part(1) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -509,9 +531,18 @@ func TestAdopt_R30(t *testing.T) {
 		"not by its name":       func(c *deployer) { c.nodes[2].name = NameOf("d:1", 0) },
 		"another has its place": func(c *deployer) { c.nodes[2].name = c.nodes[1].name },
 		"its name is ambiguous": func(c *deployer) {
-			s := seal(0, ours)
-			s.Seal.Names = Names("").With(member(1), c.nodes[2].name).And(s.Seal.Names)
-			c.sees(0, s)
+			for i := range 2 {
+				s := seal(i, ours)
+				s.Seal.Names = Names(member(1) + ":" + c.nodes[2].name).And(s.Seal.Names)
+				c.sees(i, s)
+			}
+		},
+		"one node alone knows its name": func(c *deployer) { // R33
+			c.nodes[2].name = NameOf("d:1", 0)
+			s := seal(1, ours)
+			alone := Names(member(2) + ":" + c.nodes[2].name)
+			s.Seal.Names = s.Seal.Names + "," + alone + "," + alone
+			c.sees(1, s)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -526,6 +557,40 @@ func TestAdopt_R30(t *testing.T) {
 			require.True(t, c.Counts(1))
 		})
 	}
+	t.Run("this client remembers the deployment, whose other nodes are down", func(t *testing.T) {
+		for name, c := range map[string]struct {
+			does  func(c *deployer)
+			berth Berth
+		}{
+			"":                   {func(*deployer) {}, BerthAdopts},
+			"another is listed":  {func(c *deployer) { c.sees(1, listing(1, identity(1, 8, 9), "")) }, BerthRivals},
+			"no quorum is up":    {func(c *deployer) { c.Part(1) }, BerthLeft},
+			"it was never bound": {func(c *deployer) { c.bound = "" }, BerthLeft},
+		} {
+			d := deploys(t)
+			for i := range 3 {
+				d.sees(i, seal(i, ours))
+			}
+			d.Part(2) // for ever
+			for i := range 2 {
+				d.Part(i)
+				d.Join(i)
+				d.passes(1)
+				d.sees(i, Sighting{What: SealAbsent})
+			}
+			c.does(d)
+			require.Equal(t, c.berth, d.Berth(0), name)
+			d.none()
+			require.LessOrEqual(t, d.Wait(d.now), d.now+aloneAfter)
+			d.passes(aloneAfter - 1)
+			d.none()
+			d.passes(1)
+			all := d.next()
+			require.Equal(t, name == "", len(all) == 2, name)
+			d.done(all...)
+			require.Equal(t, name == "", d.Counts(0) && d.Counts(1), name)
+		}
+	})
 	t.Run("no node shows the deployment at the moment", func(t *testing.T) {
 		c := deploys(t)
 		c.sees(0, seal(0, ours))
@@ -980,4 +1045,87 @@ func TestElsewhere_R30(t *testing.T) {
 	c.done(o)
 	_, _, ok = c.Other()
 	require.False(t, ok)
+}
+
+// What most seals say of the names stays, also of a member that is down. So its
+// empty successor gets its place, though no other master has kept its seal.
+func TestNamesOfTheDeadStay_R30(t *testing.T) {
+	set := []string{"a:1", "b:1", "c:1"}
+	w := &shelf{seals: make(map[string]Seal)}
+	x := &opener{deployer: deploysOf(t, set...), set: set}
+	x.run(w)
+	x.Part(2)
+	for i := range 2 {
+		delete(w.seals, set[i])
+		x.Part(i)
+		x.Join(i)
+		x.looks(w, i)
+		x.run(w)
+		require.True(t, x.Counts(i))
+	}
+	delete(w.seals, set[2])
+	y := &opener{deployer: deploysOf(t, set...), set: set}
+	y.run(w)
+	require.True(t, y.Counts(2))
+}
+
+// A deployment is replaced by one of the same masters or of others, while a
+// client of the old one lives. However often Init dies, it can be repeated.
+func TestReplacingIsRepeated_R30(t *testing.T) {
+	sets := [][]string{{"a:1", "b:1", "c:1"}, {"b:1", "c:1", "d:1"}}
+	for seed := range uint64(600) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		w := &shelf{seals: make(map[string]Seal)}
+		opens := func(ids uint64, set []string) *opener {
+			c := &opener{deployer: deploysOf(t, set...), set: set}
+			c.random = ids
+			return c
+		}
+		x := opens(1<<40, sets[0])
+		x.run(w)
+		old, bound := x.Identity()
+		require.True(t, bound)
+		set := sets[seed%2]
+		begins := func() *opener {
+			c := opens(random.Uint64()>>1, set)
+			c.Founds, c.Replaces = true, []string{old.ID}
+			c.all(w)
+			c.passes(time.Minute)
+			return c
+		}
+		in := begins()
+		for range random.IntN(50) {
+			switch k := random.IntN(20); {
+			case k == 0:
+				in = begins() // what is under way never comes
+			case k < 4:
+				in.looks(w, random.IntN(3))
+			case k < 6:
+				x.looks(w, random.IntN(3))
+			case k < 12:
+				x.passes(time.Second)
+				x.step(w, random)
+			case k == 12 && seed%4 > 1:
+				delete(w.seals, set[random.IntN(3)])
+			default:
+				in.step(w, random)
+			}
+		}
+		in = begins()
+		for range 80 {
+			in.all(w)
+			in.passes(time.Second)
+			in.run(w) // sooner than the old client looks again
+			x.all(w)
+			x.passes(time.Second)
+			x.step(w, random)
+		}
+		c := opens(1<<50, set)
+		for range 20 {
+			c.all(w)
+			c.passes(time.Second)
+			c.run(w)
+		}
+		require.True(t, c.Counts(0) && c.Counts(1) && c.Counts(2), "seed %d: %v", seed, w.seals)
+	}
 }
