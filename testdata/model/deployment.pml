@@ -22,7 +22,8 @@
  *  - EMPTIED times a node loses its keys, if every member is sealed, a client of
  *    that set is bound to it, and that client adopts the node before a client of
  *    another set sees it. OVER drops the last two conditions, ANYTIME drops all.
- *    EARLY has another one: the node is in no list, or not all members are.
+ *    EARLY has another one: the node is in no list, or not all members are. So
+ *    has LISTED_ONLY: all members are listed, and not all are sealed.
  *
  * Two rules are more exact here than the text of R30: what shows that a list is
  * dead was seen after the list was; and a client that sees a node renamed looks
@@ -38,7 +39,7 @@
  * one was left LISTED for another set, all of whose clients are dead. That is
  * for an operator. None is left LISTED for its own set. So living clients of one
  * set end in one deployment. Every run ends: each look has something to see, and
- * no node gets more than MADE ids.
+ * no node gets more than MADE ids. With NO_JUDGE it gets no more by assumption.
  *
  * What is left out: trust (R23, R29), which debut.pml has, so a node that was
  * emptied is known only by its seal; addresses, so a client knows each node by
@@ -73,7 +74,8 @@
 #define BLANK_COUNTED 16 /* a bound client counts a node that is in no set */
 #define STRANGER_ADOPTED 17 /* it adopts a node that is no member */
 #define LISTED_ADOPTED 18 /* it adopts a member that is LISTED for another set */
-#define LETTER 19 /* nothing is dropped: promised is R30 to the letter, that clients of different sets never both count */
+#define NOT_COMPARED 19 /* a node does what an order says, whatever stands there */
+#define LETTER 20 /* nothing is dropped: promised is R30 to the letter, that clients of different sets never both count */
 
 #define FIRST 7
 #define THIRD FIRST
@@ -103,7 +105,7 @@
 #define EMPTIED 0
 #endif
 #ifndef MADE
-#define MADE 3 /* at most */
+#define MADE 3 /* at most; 7 is the most that fits */
 #endif
 
 #define NODES 5
@@ -114,16 +116,16 @@
 #define SIZE(c) COUNT(SET(c))
 #define QUORUM(c) (SIZE(c) / 2 + 1)
 
-/* A seal: what it is, and three bits for each node: the id that it has there.
+/* A seal: what it is, and four bits for each node: the id that it has there.
  * NAMED has the own id, LISTED and OPEN have those of all members. */
 #define NAMED 1
 #define LISTED 2
 #define OPEN 3
-#define SEAL(kind, ids) ((kind) << 15 | (ids))
-#define KIND(seal) ((seal) >> 15)
-#define IDS(seal) ((seal) & 32767)
-#define PUT(id, n) ((id) << (3 * (n)))
-#define ID(ids, n) (((ids) >> (3 * (n))) & 7)
+#define SEAL(kind, ids) ((kind) << 20 | (ids))
+#define KIND(seal) ((seal) >> 20)
+#define IDS(seal) ((seal) & 1048575)
+#define PUT(id, n) ((id) << (4 * (n)))
+#define ID(ids, n) (((ids) >> (4 * (n))) & 15)
 #define MEMBER(ids, n) (ID(ids, n) != 0)
 #define MASK(ids) (MEMBER(ids, 0) | MEMBER(ids, 1) << 1 | MEMBER(ids, 2) << 2 | MEMBER(ids, 3) << 3 | MEMBER(ids, 4) << 4)
 #define OURS(c, ids) (MASK(ids) == SET(c))
@@ -135,15 +137,18 @@
 #define NEW(seal, n) (KIND(seal) == NAMED && ID(seal, n) < 2)
 
 typedef View {
-	int sight;  /* the seal that the client saw last */
+	unsigned sight : 22; /* the seal that the client saw last */
 	bool stale; /* it is to be looked at again before the client lists */
 	bool reset; /* an order to reset what was seen is under way */
-	int from, late; /* a late order: what must stand there, and what shall */
+#if CUTS > 0
+	unsigned from : 22; /* a late order: what must stand there */
+	unsigned late : 22; /* and what shall */
+#endif
 };
 typedef Node {
-	int seal;
-	byte made;  /* ids */
-	byte votes; /* clients that ever counted this node */
+	unsigned seal : 22;
+	unsigned made : 3;  /* ids: 7 at most */
+	unsigned votes : 3; /* clients that ever counted this node */
 	View by[CLIENTS];
 };
 Node node[NODES];
@@ -168,6 +173,39 @@ bool agreed = true, ends = true;
 #define ALL(p, c, x) JOIN(&&, p, c, x)
 #define SUM(p, c, x) JOIN(+, p, c, x)
 
+/* canonical puts the first and the last client, if they have one set, into an
+ * order: states that differ only in that are one state. */
+#if defined(SYMMETRY) && (CLIENTS == 2 && SECOND == FIRST || CLIENTS == 3 && THIRD == FIRST)
+#define LAST (CLIENTS - 1)
+#define RANK_CLIENT(c) (counted[c] * 2 + dead[c])
+#define RANK_VIEW(c) (((node[i].by[c].sight * 2 + node[i].by[c].stale) * 2 + node[i].by[c].reset) * 2 + BIT(node[i].votes, c))
+#define EXCHANGE(a, b) other = a; a = b; b = other
+#define EXCHANGE_VIEW(field) EXCHANGE(node[i].by[0].field, node[i].by[LAST].field)
+#if CUTS > 0
+#define EXCHANGE_LATE EXCHANGE_VIEW(from); EXCHANGE_VIEW(late)
+#else
+#define EXCHANGE_LATE skip
+#endif
+inline canonical() {
+	ids = RANK_CLIENT(0) - RANK_CLIENT(LAST);
+	EACH_NODE(if :: ids == 0 -> ids = RANK_VIEW(0) - RANK_VIEW(LAST) :: else fi);
+	if
+	:: ids > 0 ->
+		EXCHANGE(counted[0], counted[LAST]); EXCHANGE(dead[0], dead[LAST]);
+		EACH_NODE(
+			if
+			:: BIT(node[i].votes, 0) != BIT(node[i].votes, LAST) -> node[i].votes = node[i].votes ^ (1 | 1 << LAST)
+			:: else
+			fi;
+			EXCHANGE_VIEW(sight); EXCHANGE_VIEW(stale); EXCHANGE_VIEW(reset); EXCHANGE_LATE)
+	:: else
+	fi;
+	ids = 0; other = 0
+}
+#else
+inline canonical() { skip }
+#endif
+
 /* ---- What a client sees, and does about it ------------------------------- */
 
 #define NOW(n) node[n].seal
@@ -180,7 +218,7 @@ bool agreed = true, ends = true;
 
 /* To open a set, each node gets an id; then all are listed for these ids, in
  * their order; then all are opened. */
-#define SHOWN(c, x, n) (SIGHT(c, n) & PUT(7, n))
+#define SHOWN(c, x, n) (SIGHT(c, n) & PUT(15, n))
 #define LIST(c) JOIN(|, SHOWN, c, 0)
 #define LISTABLE(c, ids, n) (!HAS(c, n) || IS(NAMED, c, n) || SAW(c, SEAL(LISTED, ids), n))
 #define CARRIES(c, ids, n) (!HAS(c, n) || SAW(c, SEAL(LISTED, ids), n))
@@ -220,42 +258,45 @@ inline see(c, n) {
 inline look(c, n) {
 	EACH_OWN(c, if :: RESETS(c, n, i) -> VIEW(c, i).reset = true :: else fi);
 	see(c, n);
-	printf("client %d: sees at %c kind %d, ids %o\n", c, 65 + n, KIND(NOW(n)), IDS(NOW(n)));
+	printf("client %d: sees at %c kind %d, ids %x\n", c, 65 + n, KIND(NOW(n)), IDS(NOW(n)));
 	if :: DROP == RESETS_STALE && MAY_DIE(c, n) && SOME(LACKED, c, n) -> VIEW(c, n).reset = true :: else fi
 }
 
 /* ---- What a node does: the script ---------------------------------------- */
 
+#define STANDS(n, was) (NOW(n) == (was) || DROP == NOT_COMPARED)
+
 inline execute(n, was, shall) {
 	if
-	:: NOW(n) == was && NEW(shall, n) ->
+	:: STANDS(n, was) && NEW(shall, n) ->
 #ifndef NO_JUDGE
 		ends = node[n].made < MADE;
 		assert(ends); /* the promise */
 #endif
 		if :: node[n].made < MADE -> node[n].made++; NOW(n) = shall + PUT(2 * node[n].made, n) :: else fi
-	:: NOW(n) == was && !NEW(shall, n) -> NOW(n) = shall
+	:: STANDS(n, was) && !NEW(shall, n) -> NOW(n) = shall
 	:: else
 	fi;
 	if :: bare == n && KIND(NOW(n)) == OPEN -> bare = NODES; bareIds = 0 :: else fi;
-	printf("node %c: kind %d, ids %o\n", 65 + n, KIND(NOW(n)), IDS(NOW(n)))
+	printf("node %c: kind %d, ids %x\n", 65 + n, KIND(NOW(n)), IDS(NOW(n)))
 }
 
 inline order(c, n, shall) {
-	printf("client %d: orders %c kind %d, ids %o\n", c, 65 + n, KIND(shall), IDS(shall));
+	printf("client %d: orders %c kind %d, ids %x\n", c, 65 + n, KIND(shall), IDS(shall));
 	execute(n, SIGHT(c, n), shall);
 	see(c, n)
 }
 
 inline send(c, n, shall) {
 	cuts++;
-	printf("client %d: orders %c kind %d, ids %o, which comes late\n", c, 65 + n, KIND(shall), IDS(shall));
+	printf("client %d: orders %c kind %d, ids %x, which comes late\n", c, 65 + n, KIND(shall), IDS(shall));
 	VIEW(c, n).reset = false;
 	VIEW(c, n).from = SIGHT(c, n);
-	VIEW(c, n).late = shall
+	VIEW(c, n).late = shall;
+	canonical()
 }
 
-inline forget(c, n) { VIEW(c, n).from = 0; VIEW(c, n).late = 0 }
+inline forget(c, n) { VIEW(c, n).from = 0; VIEW(c, n).late = 0; canonical() }
 
 inline arrive(c, n) {
 	printf("node %c: the late order of client %d\n", 65 + n, c);
@@ -289,7 +330,7 @@ inline agree(c, d) {
 }
 
 inline count(c) {
-	if :: counted[c] == 0 -> printf("client %d: COUNTS, with ids %o\n", c, ids) :: else fi;
+	if :: counted[c] == 0 -> printf("client %d: COUNTS, with ids %x\n", c, ids) :: else fi;
 	agreed = counted[c] == 0 || counted[c] == ids;
 	assert(agreed);
 	counted[c] = ids;
@@ -305,13 +346,15 @@ inline after(c) {
 	if :: ids != 0 && ALL(FRESH, 0, 0) -> other = ids; ids = 0; bind(1) :: else fi;
 	agreed = other == 0 || ids == 0 || ids == other || !ALL(FRESH, 1, 0);
 	assert(agreed);
-	ids = 0; other = 0
+	ids = 0; other = 0;
+	canonical()
 }
 #else
 inline after(c) {
 	bind(c);
 	if :: ids != 0 -> count(c) :: else fi;
-	ids = 0
+	ids = 0;
+	canonical()
 }
 #endif
 
@@ -326,12 +369,14 @@ inline after(c) {
 #define OF_ANY(p, ids) (p(0, ids) || p(1, ids))
 #endif
 #define SEES(c, n) (bare != n || OURS(c, bareIds))
+#define TAKEN(ids, x, n) (!MEMBER(ids, n) || KIND(NOW(n)) > NAMED && IDS(NOW(n)) == (ids))
 #define LOST(n) (emptied < EMPTIED && NOW(n) != 0 && bare == NODES)
 #if defined(ANYTIME)
 #define EMPTIES(n) LOST(n)
 #elif defined(EARLY)
-#define TAKEN(ids, x, n) (!MEMBER(ids, n) || KIND(NOW(n)) > NAMED && IDS(NOW(n)) == (ids))
 #define EMPTIES(n) (LOST(n) && !ALL(TAKEN, IDS(NOW(n)), 0))
+#elif defined(LISTED_ONLY)
+#define EMPTIES(n) (LOST(n) && ALL(TAKEN, IDS(NOW(n)), 0) && !ALL(WHOLE, IDS(NOW(n)), 0))
 #elif defined(OVER)
 #define EMPTIES(n) (LOST(n) && ALL(WHOLE, IDS(NOW(n)), 0))
 #else
@@ -359,14 +404,19 @@ end:	do
 		crashes++;
 		printf("client %d: dies\n", c);
 		dead[c] = true;
-		EACH_NODE(STALE(c, 0, i) = false; VIEW(c, i).reset = false; SIGHT(c, i) = 0)
+		EACH_NODE(STALE(c, 0, i) = false; VIEW(c, i).reset = false; SIGHT(c, i) = 0);
+		canonical()
 	}
 	od
 }
 
-#define ORDER(when, shall) \
-	:: d_step { !dead[c] && SEES(c, n) && when -> order(c, n, shall); after(c) } \
+#define AT_ONCE(when, shall) :: d_step { !dead[c] && SEES(c, n) && when -> order(c, n, shall); after(c) }
+#if CUTS > 0
+#define ORDER(when, shall) AT_ONCE(when, shall) \
 	:: d_step { !dead[c] && cuts < CUTS && VIEW(c, n).late == 0 && when -> send(c, n, shall) }
+#else
+#define ORDER AT_ONCE
+#endif
 #define JOINED(m) ORDER(JOINS(c, n, m), SIGHT(c, m))
 
 proctype At(byte c, n) {
@@ -379,8 +429,10 @@ end:	do
 	ORDER(VIEW(c, n).reset, RESET(c, n, 0))
 	ORDER(VIEW(c, n).reset, RESET(c, n, 1))
 	JOINED(0) JOINED(1) JOINED(2) JOINED(3) JOINED(4)
+#if CUTS > 0
 	:: d_step { VIEW(c, n).late != 0 && SEES(c, n) -> arrive(c, n) }
 	:: d_step { VIEW(c, n).late != 0 -> forget(c, n) }
+#endif
 	od
 }
 

@@ -44,14 +44,22 @@ one-holds          | orphans   | complete       | orphans   | 1, 2 attempts     
 one-breaks         | orphans   | complete       | orphans   | 1, 2 attempts             | -DTRIES=2 -DBREAKS=3 -DREFUSALS=2                         | full
 same-set           | deployment | complete       | agreement, end   | 2 of one set              | -DCRASHES=1 -DCUTS=1                                      | quick
 same-set-emptied   | deployment | complete       | agreement, end   | 2 of one set              | -DCRASHES=1 -DEMPTIED=1 -DOVER                            | quick
+same-set-anytime   | deployment | complete       | agreement, end   | 2 of one set              | -DCRASHES=1 -DEMPTIED=1 -DANYTIME -DMADE=7                | full
 same-set-three     | deployment | complete       | agreement, end   | 3 of one set              | -DCLIENTS=3 -DCRASHES=2                                   | quick
 same-set-longer    | deployment | complete       | agreement, end   | 2 of one set              | -DCRASHES=1 -DCUTS=2                                      | full
 one-shared         | deployment | complete       | agreement, end   | 2, ABC and CDE            | -DONE_SHARED -DEMPTIED=1 -DCRASHES=1                      | quick
-one-shared-cut     | deployment | complete       | agreement, end   | 2, ABC and CDE            | -DONE_SHARED -DCRASHES=1 -DCUTS=1                         | full
+one-shared-cut     | deployment | complete       | agreement, end   | 2, ABC and CDE            | -DONE_SHARED -DEMPTIED=1 -DCRASHES=1 -DCUTS=1             | full
+one-shared-three   | deployment | complete       | agreement, end   | 3, ABC, CDE and ABC       | -DONE_SHARED -DCLIENTS=3                                  | full
 one-shared-lost    | deployment | complete       | agreement after looks | 2, ABC and CDE       | -DONE_SHARED -DEMPTIED=1 -DOVER -DLOOKED -DNO_JUDGE       | quick
 two-shared         | deployment | complete       | agreement, end   | 2, ABC and BCD            | -DTWO_SHARED -DEMPTIED=1 -DOVER -DCRASHES=1               | quick
 two-shared-cut     | deployment | complete       | agreement, end   | 2, ABC and BCD            | -DTWO_SHARED -DCRASHES=1 -DCUTS=1                         | quick
+two-shared-late    | deployment | complete       | agreement, end   | 2, ABC and BCD            | -DTWO_SHARED -DEMPTIED=1 -DOVER -DCUTS=1                  | full
+two-shared-three   | deployment | complete       | agreement, end   | 3, ABC, BCD and ABC       | -DTWO_SHARED -DCLIENTS=3 -DCRASHES=1                      | full
+two-shared-anytime | deployment | complete       | agreement, end   | 2, ABC and BCD            | -DTWO_SHARED -DEMPTIED=1 -DANYTIME -DCRASHES=1 -DMADE=7   | full
+three-sets         | deployment | complete       | agreement        | 3, ABC, CDE and BDE       | -DTHREE_SETS -DCLIENTS=3 -DNO_JUDGE                       | full
 inside             | deployment | complete       | agreement, end   | 2, ABC and ABCDE          | -DINSIDE -DCRASHES=1                                      | quick
+inside-emptied     | deployment | complete       | agreement, end   | 2, ABC and ABCDE          | -DINSIDE -DEMPTIED=1 -DOVER                               | full
+inside-cut         | deployment | complete       | agreement, end   | 2, ABC and ABCDE          | -DINSIDE -DCUTS=1                                         | full
 members            | members   | complete       | quorums meet | 1 operator                | -DLISTS=4                                                 | quick
 members-emptied    | members   | complete       | quorums meet | 1 operator                | -DEMPTIED=1                                               | quick
 members-followed   | members   | complete       | quorums meet | 2 operators, one after the other | -DDEATHS=1                                         | quick
@@ -150,6 +158,7 @@ kept-until-confirmed | readwrite | counterexample | readers or one writer | 2, d
 two-commands       | readwrite | counterexample | readers or one writer | 2, downgrading writer, writer | -DDOWNGRADE -DTWO_COMMANDS                 | quick
 downgrade-unwatched | readwrite | counterexample | readers or one writer | 2, downgrading writer, writer | -DDOWNGRADE -DCRASHES=1 -DWATCH=DRIFT      | quick
 reader-only        | readwrite | counterexample | orphans               | 2, downgrading writer, writer | -DDOWNGRADE -DORDERED -DREADER_ONLY        | quick
+overwrites         | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DDROP=NOT_COMPARED -DMADE=2 -DNO_JUDGE      | quick
 any-order          | deployment | counterexample | end              | 2, ABC and BCD            | -DTWO_SHARED -DDROP=ANY_ORDER -DMADE=2                    | quick
 opens-early        | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DDROP=OPENS_EARLY -DNO_JUDGE                | quick
 no-completion      | deployment | counterexample | end              | 2 of one set              | -DCRASHES=1 -DDROP=NO_COMPLETION                          | quick
@@ -157,6 +166,7 @@ no-reset           | deployment | counterexample | end              | 2 of one s
 foreign-kept       | deployment | counterexample | end              | 2, ABC and BCD            | -DTWO_SHARED -DDROP=FOREIGN_KEPT                          | quick
 resets-foreign     | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DDROP=RESETS_FOREIGN -DMADE=2 -DNO_JUDGE    | quick
 resets-stale       | deployment | deep           | agreement        | 3, ABC, CDE and ABC       | -DONE_SHARED -DCLIENTS=3 -DDROP=RESETS_STALE -DMADE=2 -DNO_JUDGE | full
+resets-open        | deployment | deep           | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DDROP=RESETS_OPEN -DEMPTIED=1 -DANYTIME -DCUTS=1 -DNO_JUDGE | quick
 keeps-id           | deployment | deep           | agreement        | 3, ABC, CDE and BDE       | -DTHREE_SETS -DCLIENTS=3 -DDROP=KEEPS_ID -DEMPTIED=1 -DEARLY -DMADE=2 -DNO_JUDGE | quick
 lists-stale        | deployment | counterexample | end              | 2 of one set              | -DEMPTIED=1 -DOVER -DDROP=LISTS_STALE                     | quick
 binds-early        | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DDROP=BINDS_EARLY                           | quick
@@ -166,7 +176,9 @@ listed-ignored     | deployment | counterexample | agreement after looks | 2, AB
 size-ignored       | deployment | counterexample | agreement        | 2, ABC and ABCDE          | -DINSIDE -DDROP=SIZE_IGNORED                              | quick
 blank-counted      | deployment | counterexample | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DDROP=BLANK_COUNTED                         | quick
 stranger-adopted   | deployment | counterexample | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DDROP=STRANGER_ADOPTED                      | quick
+listed-adopted     | deployment | deep           | agreement        | 2, ABC and BCD            | -DTWO_SHARED -DDROP=LISTED_ADOPTED -DEMPTIED=1 -DLISTED_ONLY -DMADE=2 -DNO_JUDGE | quick
 shared-node-lost   | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DEMPTIED=1 -DOVER                           | quick
+emptied-in-opening | deployment | counterexample | agreement        | 2, ABC and CDE            | -DONE_SHARED -DEMPTIED=1 -DLISTED_ONLY -DMADE=2 -DNO_JUDGE | full
 other-set-joins    | deployment | counterexample | R30 to the letter | 2, ABC and BCD           | -DTWO_SHARED -DDROP=LETTER                                | quick
 not-waited         | members   | deep           | quorums meet | 1 operator                | -DNO_WAIT                                                 | quick
 not-sure           | members   | deep           | quorums meet | 1 operator                | -DNO_SURE -DEMPTIED=1                                     | quick
@@ -308,12 +320,20 @@ one() {
 	echo "$name: $(sed 's/.*| \([^|]*\) |$/\1/' "$work/$name.row")" >&2
 }
 
-# In the other models nodes are interchangeable, in failover clients. A
-# counterexample is shown without that, so that they keep their names.
-symmetry() { case $(field "$1" 2) in orphans | members | deployment) ;; *) echo -DSYMMETRY ;; esac; }
+# In the other models nodes are interchangeable, in failover clients, and in
+# deployment clients of one set. A counterexample is shown without that, so that
+# they keep their names.
+symmetry() { case $(field "$1" 2) in orphans | members) ;; *) echo -DSYMMETRY ;; esac; }
 
-# Most searches of these models are shorter than what -O2 takes.
-optimize() { case $(field "$1" 2) in debut | failover) echo -O1 ;; deployment | readwrite) echo -O0 ;; *) echo -O2 ;; esac; }
+# Most searches of these models are shorter than what -O2 takes, and many than
+# what -O1 takes.
+optimize() {
+	case $(field "$1" 2)/$(field "$1" 3) in
+	debut/* | failover/* | deployment/complete) echo -O1 ;;
+	deployment/* | readwrite/*) echo -O0 ;;
+	*) echo -O2 ;;
+	esac
+}
 
 # row converts the output of pan to a line of the table.
 row() {
