@@ -43,7 +43,8 @@
  *
  * What is left out: trust (R23, R29), which debut.pml has, so a node that was
  * emptied is known only by its seal; addresses, so a client knows each node by
- * its place in a list; Init, whose Replace is the user's word; and what only
+ * its place in a list; Init, whose Replace is the user's word; which node is
+ * opened first: that of the smallest id in the code, any here; and what only
  * delays an opening: the wait for a node that has just started, and nodes that
  * were last seen in another deployment (README.md).
  *
