@@ -157,7 +157,7 @@ func (d *Deployment) belong(id string) {
 
 // Answer records a node's answer to an order. A node that did not carry it out
 // holds something this client has not seen. If it is refused once more after a
-// look, it waits for the next one.
+// look, be it with another new id, it waits for the next one.
 func (d *Deployment) Answer(node int, o Order, done bool, now time.Duration) {
 	n := &d.nodes[node]
 	n.pending = false
@@ -168,7 +168,7 @@ func (d *Deployment) Answer(node int, o Order, done bool, now time.Duration) {
 		n.other, n.refused = Other{}, Order{}
 		// What the seal says besides, the next look will tell.
 		d.see(node, Sighting{What: SealSeen, Seal: Seal{Seat: o.Is, Names: o.Names}}, now)
-	case o == n.refused:
+	case n.refused.Verb == Write && n.refused.Was == o.Was:
 		n.failed = true
 	default:
 		n.refused, n.outdated = o, true

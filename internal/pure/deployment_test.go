@@ -424,6 +424,19 @@ func TestRefusedTwice_R33(t *testing.T) {
 	c.none()
 	c.sees(2, Sighting{What: SealAbsent}) // when it is due
 	require.Equal(t, o, c.one(Write, 2))
+
+	c = deploys(t)
+	all := c.next()
+	c.done(all[1:]...)
+	for range 2 { // each time with another id
+		c.Answer(0, all[0], false, c.now)
+		all = c.next()
+		if len(all) > 0 {
+			c.sees(0, Sighting{What: SealAbsent})
+			all = []Order{c.one(Write, 0)}
+		}
+	}
+	require.Empty(t, all)
 }
 
 // What one node says of names is not written into others, and a member that is
