@@ -153,6 +153,53 @@ func TestFaultAnotherDatabase_R30(t *testing.T) {
 	}
 }
 
+// Init that dies while it replaces a deployment by one in another database
+// leaves seals of the old one. No other client goes on for it: the old one's
+// clients could count there (R30). A repeated call does.
+func TestFaultReplacedInAnotherDatabase_R30(t *testing.T) {
+	f := newFleet(t, 3, redistest.OverTCP)
+	ctx, cancel := context.WithTimeout(context.Background(), inTheEnd)
+	defer cancel()
+	old, err := admin.Init(ctx, f.some([]int{0, 1, 2}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seals [3]string
+	for i := range f.servers {
+		seals[i] = f.must(i, "GET", "redlock:seal").(string)
+	}
+	other := f.inDatabase1()
+	if _, err := admin.Init(ctx, other, old.ID); err != nil {
+		t.Fatal(err)
+	}
+	proof := regexp.MustCompile(" run_id=.*")
+	for i := range 2 {
+		f.must(i, "SET", "redlock:seal", seals[i])
+		f.must(i, "SWAPDB", "0", "1")
+		listed := strings.Replace(f.must(i, "GET", "redlock:seal").(string), " deployment=", " listed=", 1)
+		f.must(i, "SET", "redlock:seal", proof.ReplaceAllString(listed, ""))
+		f.must(i, "SWAPDB", "0", "1")
+	}
+	c := f.client(other)
+	eventually(t, inTheEnd, func() error {
+		for i, n := range c.Nodes()[:2] {
+			if !strings.Contains(n.QuarantineWhy, "database 0 of node ") || !strings.Contains(n.QuarantineWhy, old.ID) {
+				return fmt.Errorf("node %d: %q", i, n.QuarantineWhy)
+			}
+		}
+		return nil
+	})
+	if _, err := admin.Init(ctx, other, old.ID); err != nil {
+		t.Error(err)
+	}
+	for i := range f.servers {
+		if left := f.must(i, "GET", "redlock:seal"); left != nil {
+			t.Errorf("server %d: %v", i, left)
+		}
+	}
+	acquired(t, c, "r", 500*time.Millisecond)
+}
+
 // inDatabase1 is some for database 1 of all servers.
 func (f *fleet) inDatabase1() redlock.Config {
 	config := f.some([]int{0, 1, 2})

@@ -5,13 +5,13 @@
 -- proof. The last two are empty for what has none. See package internal/pure
 -- for their forms. Returns 1 if the node is that now, or was before. Returns 0,
 -- and changes nothing, if it is something else.
--- A node belongs to a deployment with one of its databases. So for a node in no
--- set, more is given: ids with blanks around them, whose deployments are over,
--- and the number of the database. If another database has a seal under the
--- same key, which is in a set, its number and the set's id are returned. Seals
--- of the ids are removed there once the node gets a proof: they would let in
--- the clients of those deployments beside the new ones. Where SELECT is not
--- allowed, none is known.
+-- A node belongs to a deployment with one of its databases. So for a node that
+-- comes into a set, more is given: ids with blanks around them, whose
+-- deployments are over, and the number of the database. If another database has
+-- a seal under the same key, which is in a set, its number and the set's id are
+-- returned. Seals of the ids are removed there once the node gets a proof: they
+-- would let in the clients of those deployments beside the new ones. Where
+-- SELECT is not allowed, none is known.
 -- What a seal says of a deployment is never lowered: names stay, the larger
 -- MaxTTL does, and for the same process the longer time watched. So does the
 -- longer bound of a node that fails over.

@@ -262,7 +262,7 @@ func (d *Deployment) Shown(node int) Identity { return d.Seen(node).Identity() }
 // Other returns a node with another database in a deployment, and that one.
 func (d *Deployment) Other() (node int, other Other, ok bool) {
 	for i := range d.nodes {
-		if n := &d.nodes[i]; n.other != (Other{}) && n.seen.Free() {
+		if n := &d.nodes[i]; n.other != (Other{}) && d.open(i) == (Identity{}) {
 			return i, n.other, true
 		}
 	}
@@ -426,7 +426,7 @@ func (d *Deployment) Berth(node int) Berth {
 		return BerthUnread
 	case n.seen.What == SealStrange:
 		return BerthStrange
-	case n.seen.Free() && (n.other != Other{} || who == Identity{} && elsewhere):
+	case d.open(node) == Identity{} && (n.other != Other{} || n.seen.Free() && who == Identity{} && elsewhere):
 		return BerthElsewhere
 	case who != Identity{} && n.seen.Free() && d.memberOf(who, node) == "":
 		return BerthStranger

@@ -157,7 +157,7 @@ func (m *Members) arguments(o pure.Order, now time.Duration) (args []string, wat
 		proof, watched = seal.Proof(), seal.Watched
 	}
 	args = []string{o.Was.String(), o.Is.String(), string(o.Names), proof}
-	if o.Was.Free() || len(m.config.Replace) > 0 {
+	if o.Was.Free() || o.Was.Open != o.Is.Open || len(m.config.Replace) > 0 {
 		args = append(args, " "+strings.Join(m.config.Replace, " ")+" ", strconv.Itoa(m.config.Nodes[o.Node].DB))
 	}
 	return args, watched
