@@ -25,7 +25,7 @@ import (
 // method.
 type Deployment struct {
 	// Founds is set by a client that only opens the set (Init): it does not
-	// adopt nodes.
+	// adopt nodes, but for those of Replaces.
 	Founds bool
 	// Replaces lists deployments of the past. Their seals count as absent.
 	Replaces []string
@@ -45,9 +45,10 @@ type Deployment struct {
 
 	// bound is the id last shown by a quorum of the nodes, or of the set that
 	// this client has begun to open.
-	bound string
-	news  struct{ rebound, opens bool }
-	nodes []nodeView
+	bound  string
+	begins bool // the order for the first seal of that set is under way
+	news   struct{ rebound, opens bool }
+	nodes  []nodeView
 }
 
 // A nodeView is what is known of one node.
@@ -59,7 +60,7 @@ type nodeView struct {
 	// earlier connection. asked is the time of that request.
 	seen      Sighting
 	asked     time.Duration
-	firstLook time.Duration // when this connection's first look was answered
+	firstLook time.Duration // when this connection's first look was answered, or 0
 	changed   time.Duration // when its seat last changed
 	outdated  bool          // it must be looked at again
 	failed    bool          // an order failed: no other before the next look
@@ -103,6 +104,9 @@ func (d *Deployment) Join(node int) { d.nodes[node].up = true }
 // another deployment counts as such until it is looked at again.
 func (d *Deployment) Part(node int) {
 	n := &d.nodes[node]
+	if n.pending {
+		d.begun(false)
+	}
 	n.up, n.looked, n.pending, n.failed, n.outdated, n.firstLook = false, false, false, false, false, 0
 }
 
@@ -114,7 +118,7 @@ func (d *Deployment) Sight(node int, s Sighting, asked, now time.Duration) {
 		return
 	}
 	if n.firstLook == 0 {
-		n.firstLook = now
+		n.firstLook = max(now, 1)
 	}
 	n.looked, n.asked = true, asked
 	d.see(node, s, now)
@@ -161,6 +165,9 @@ func (d *Deployment) belong(id string) {
 func (d *Deployment) Answer(node int, o Order, done bool, now time.Duration) {
 	n := &d.nodes[node]
 	n.pending = false
+	if o.Was != o.Is {
+		d.begun(done)
+	}
 	switch {
 	case done && o.Was == o.Is:
 		n.seen.Seal.Names = n.seen.Seal.Names.And(o.Names)
@@ -192,7 +199,19 @@ func (d *Deployment) Elsewhere(node int, text string) error {
 }
 
 // Drop records that a node could not carry out an order for a temporary reason.
-func (d *Deployment) Drop(node int) { d.nodes[node].pending, d.nodes[node].failed = false, true }
+func (d *Deployment) Drop(node int) {
+	d.begun(false)
+	d.nodes[node].pending, d.nodes[node].failed = false, true
+}
+
+// begun records whether the first seal of a set was written. If not, another
+// client may open the set. Then what this one has watched proves nothing (R29).
+func (d *Deployment) begun(done bool) {
+	if d.begins && !done {
+		d.bound, d.Opened = "", ""
+	}
+	d.begins = false
+}
 
 // Rebound reports, once, that the nodes turned out to belong to another
 // client's deployment. What this client watched before proves nothing there:
@@ -251,6 +270,10 @@ func (d *Deployment) Proof(s Sighting) Sighting {
 // client has watched the nodes: only once it is bound to it, since what it
 // watched before proves nothing there.
 func (d *Deployment) Vouches(who Identity) bool { return d.bound != "" && who.ID == d.bound }
+
+// Renews reports whether this client may write over a seal of the deployment
+// how long it has watched: not before it knows who wrote the first one.
+func (d *Deployment) Renews(who Identity) bool { return d.Vouches(who) && !d.begins }
 
 // Seen returns the last look that could read the node, perhaps over an earlier
 // connection.
@@ -319,7 +342,8 @@ func (d *Deployment) Present(who Identity) bool {
 func (d *Deployment) remembers(who Identity) bool {
 	up := 0
 	for i := range d.nodes {
-		if d.nodes[i].known() && d.free(i) {
+		// What a node was in since is not forgotten with its seal.
+		if n := &d.nodes[i]; n.known() && d.free(i) && (n.last.Open == who || n.last.Open == Identity{}) {
 			up++
 		}
 	}
@@ -428,7 +452,7 @@ func (d *Deployment) Berth(node int) Berth {
 		return BerthStrange
 	case d.open(node) == Identity{} && (n.other != Other{} || n.seen.Free() && who == Identity{} && elsewhere):
 		return BerthElsewhere
-	case who != Identity{} && n.seen.Free() && d.memberOf(who, node) == "":
+	case who != Identity{} && d.free(node) && d.memberOf(who, node) == "":
 		return BerthStranger
 	case d.twin(node):
 		return BerthTwin
@@ -479,8 +503,8 @@ func (d *Deployment) memberOf(who Identity, node int) string {
 	return member
 }
 
-// agreed returns the names that most nodes of a deployment know. What one says
-// alone, or several times, may be a lie (R33).
+// agreed returns the names that most nodes of a deployment know. What one of
+// several says alone may be a lie (R33).
 func (d *Deployment) agreed(who Identity) (names Names) {
 	nodes, said := 0, make(map[[2]string]int)
 	for i := range d.nodes {

@@ -52,6 +52,9 @@ func (d *Deployment) Next(now time.Duration, random func() uint64) Order {
 			return Order{Verb: Look, Node: i}
 		}
 	}
+	if d.begins {
+		return Order{} // the answer says which client opens the set
+	}
 	for _, rule := range rules {
 		if o := rule(d, now, random); o.Verb != Nothing {
 			if o.Verb == Write {
@@ -217,7 +220,8 @@ func (d *Deployment) vain(node int) bool {
 		case d.open(i) == set:
 			return false
 		case i == node, !n.known(), n.seen.What == SealStrange, is.Listed == set:
-		case d.free(i) && is.Member == names.Member(n.name):
+		case d.listed(i) == Identity{} && !d.open(i).Has(is.Member) && is.Member == names.Member(n.name):
+			// In a deployment, it has been given a new id by who replaces that.
 		default:
 			vain = true
 		}
@@ -306,7 +310,7 @@ func (d *Deployment) list(now time.Duration, _ func() uint64) Order {
 	}
 	if d.bound != who.ID {
 		d.belong(who.ID)
-		d.Opened, d.news.opens = who.ID, true
+		d.Opened, d.begins, d.news.opens = who.ID, true, true
 	}
 	return d.sealed(first, who)
 }

@@ -575,8 +575,12 @@ func TestAdopt_R30(t *testing.T) {
 			does  func(c *deployer)
 			berth Berth
 		}{
-			"":                   {func(*deployer) {}, BerthAdopts},
-			"another is listed":  {func(c *deployer) { c.sees(1, listing(1, identity(1, 8, 9), "")) }, BerthRivals},
+			"":                  {func(*deployer) {}, BerthAdopts},
+			"another is listed": {func(c *deployer) { c.sees(1, listing(1, identity(1, 8, 9), "")) }, BerthRivals},
+			"one was elsewhere": {func(c *deployer) {
+				c.sees(1, seal(1, identity(1, 8, 9)))
+				c.sees(1, Sighting{What: SealAbsent})
+			}, BerthLeft},
 			"no quorum is up":    {func(c *deployer) { c.Part(1) }, BerthLeft},
 			"it was never bound": {func(c *deployer) { c.bound = "" }, BerthLeft},
 		} {
@@ -594,8 +598,10 @@ func TestAdopt_R30(t *testing.T) {
 			c.does(d)
 			require.Equal(t, c.berth, d.Berth(0), name)
 			d.none()
-			require.LessOrEqual(t, d.Wait(d.now), d.now+aloneAfter)
 			d.passes(aloneAfter - 1)
+			if name == "" {
+				require.Equal(t, d.now+1, d.Wait(d.now))
+			}
 			d.none()
 			d.passes(1)
 			all := d.next()
@@ -961,6 +967,35 @@ func TestSince_R29(t *testing.T) {
 			c.does(d, all)
 			assert.Equal(t, c.since, d.Since(func(i int) Trust { return all[i] }, d.now))
 		})
+	}
+}
+
+// A client that does not know whether its order opened the set orders nothing
+// else, and vouches for nothing. If another has opened it, what this one has
+// watched is no proof (R29).
+func TestAnotherOpensTheSet_R29(t *testing.T) {
+	for name, lost := range map[string]func(c *deployer, o Order){
+		"another is first": func(c *deployer, o Order) { c.Answer(o.Node, o, false, c.now) },
+		"it cannot":        func(c *deployer, o Order) { c.Drop(o.Node) },
+		"the connection":   func(c *deployer, o Order) { c.Part(o.Node) },
+		"another database": func(c *deployer, o Order) { _ = c.Elsewhere(o.Node, "1 "+ours.ID) },
+	} {
+		c := deploys(t)
+		c.lists()
+		all := c.next()
+		require.Len(t, all, 1)
+		who := all[0].Is.Open
+		require.True(t, c.Opens() && c.Vouches(who) && !c.Renews(who))
+		c.none()
+		lost(c, all[0])
+		require.False(t, c.Vouches(who), name)
+		require.Empty(t, c.Opened)
+		for i := range 2 {
+			c.Join(i)
+			c.sees(i, Sighting{What: SealSeen, Seal: Seal{Seat: Seat{Member: c.Seen(i).Seal.Member, Open: who}}})
+		}
+		require.True(t, c.Rebound(), name)
+		require.True(t, c.Renews(who))
 	}
 }
 

@@ -46,6 +46,7 @@ type Trust struct {
 	opened  time.Duration // the set was open by then, as far as is known
 	Sealed  time.Duration // the time watched that a seal of this process states
 	Marked  bool          // a seal is known to exist
+	held    bool          // the seal's key was seen to hold something
 	Trusted bool
 	Why     string // the reason for the current or the last quarantine
 }
@@ -186,6 +187,19 @@ func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 	return t.At(now)
 }
 
+// Finds applies what the seal's key holds, be it of this client's deployment or
+// not. If it is gone, the keys were flushed. Call it before Sight.
+func (t Trust) Finds(what Seen, now time.Duration) Trust {
+	switch {
+	case what == Unreadable:
+		return t
+	case what == SealAbsent && t.held:
+		return t.quarantine(WhyVanished, now)
+	}
+	t.held = what != SealAbsent
+	return t
+}
+
 // Confirms reports whether a look found a seal of the watched process that
 // states no less than is known. The look must be what Sight takes.
 func (t Trust) Confirms(s Sighting) bool {
@@ -264,7 +278,7 @@ func (t Trust) Require(need, own, now time.Duration) Trust {
 
 // quarantine restarts the watch, without any proof.
 func (t Trust) quarantine(why string, now time.Duration) Trust {
-	t.since, t.met, t.Sealed, t.Marked, t.Trusted, t.Why = now, now, 0, false, false, why
+	t.since, t.met, t.Sealed, t.Marked, t.held, t.Trusted, t.Why = now, now, 0, false, false, false, why
 	return t.At(now)
 }
 

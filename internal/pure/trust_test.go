@@ -589,3 +589,22 @@ func TestDoubtsOfAHold_R23(t *testing.T) {
 		})
 	}
 }
+
+// What stood at the seal's key is gone only after a flush, whatever it was.
+// What cannot be read tells nothing.
+func TestAFlushShowsByAnySeal_R23(t *testing.T) {
+	const s = time.Second
+	tr := Trust{Need: s}.Meet("a", 9*s).At(10 * s)
+	assert.True(t, tr.Trusted)
+	tr = tr.Finds(SealAbsent, 10*s)
+	assert.True(t, tr.Trusted, "nothing stood there")
+	for _, what := range []Seen{SealSeen, SealStrange} {
+		tr = tr.Finds(what, 20*s).Finds(Unreadable, 20*s).At(20 * s)
+		assert.True(t, tr.Trusted)
+		tr = tr.Finds(SealAbsent, 20*s)
+		assert.False(t, tr.Trusted)
+		assert.Equal(t, WhyVanished, tr.Why)
+		tr = tr.Finds(SealAbsent, 25*s).At(25 * s)
+		assert.True(t, tr.Trusted, "once")
+	}
+}

@@ -28,14 +28,14 @@ type Deployment struct {
 // and waits for nodes that have run for less than MaxTTL.
 //
 // Never call Init from a script that starts the nodes. After a loss of power
-// the nodes are empty, but running clients may hold locks. These clients open
-// them anew, once all are there, and wait as long as they must. If Init comes
-// first, no client waits.
+// the nodes are empty, but running clients may hold locks. Clients open them
+// anew, once all are up, and wait as long as they must. If Init comes first, no
+// client waits.
 //
 // Init needs all nodes, and none of them in use. If one is down, or belongs to
-// a deployment, Init changes nothing and returns an *InitError with the state
-// of each node. For nodes that already are this deployment, Init returns it and
-// no error.
+// a deployment that is not replaced, Init changes nothing and returns an
+// *InitError with the state of each node. For nodes that already are this
+// deployment, Init returns it and no error.
 //
 // To use nodes of ended deployments, give their ids in replace. Stop the
 // clients of the old deployment first: they notice only some seconds later, and

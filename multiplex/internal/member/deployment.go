@@ -167,7 +167,7 @@ func (m *Members) arguments(o pure.Order, now time.Duration) (args []string, wat
 // with less.
 func (m *Members) renew(i int, s pure.Sighting, now time.Duration) {
 	n := &m.nodes[i]
-	if !m.deployment.Vouches(s.Identity()) || n.looks.Writing || !n.trust.Renews(s, m.maxTTL, now) {
+	if !m.deployment.Renews(s.Identity()) || n.looks.Writing || !n.trust.Renews(s, m.maxTTL, now) {
 		return
 	}
 	n.looks.Writing = true

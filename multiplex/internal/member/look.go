@@ -141,7 +141,7 @@ func ReadTime(v resp.Value) (time.Time, error) {
 func (m *Members) sight(l *look, now time.Duration) error {
 	n, d, s := &m.nodes[l.node], &m.deployment, l.sighting
 	n.seal = l.seal
-	n.trust = n.trust.Sight(d.Proof(s), now)
+	n.trust = n.trust.Finds(s.What, now).Sight(d.Proof(s), now)
 	d.Born(l.node, n.trust.Born())
 	d.Sight(l.node, s, l.asked, now)
 	if m.otherMaxTTL(s) {
