@@ -64,7 +64,8 @@ type nodeView struct {
 	changed   time.Duration // when its seat last changed
 	outdated  bool          // it must be looked at again
 	failed    bool          // an order failed: no other before the next look
-	refused   Order         // the last one that the node did not carry out
+	refused   int           // how many orders the node has refused one after the other
+	checked   string        // the set for which its other databases were looked at
 	pending   bool          // an order is under way
 	other     Other         // what another of its databases belongs to
 	last      Seal          // that it was last seen to have, of an open deployment
@@ -107,12 +108,15 @@ func (d *Deployment) Part(node int) {
 	if n.pending {
 		d.begun(false)
 	}
-	n.up, n.looked, n.pending, n.failed, n.outdated, n.firstLook = false, false, false, false, false, 0
+	n.up, n.looked, n.pending, n.failed, n.outdated, n.firstLook, n.checked = false, false, false, false, false, 0, ""
 }
 
 // Sight records the result of a look that was requested at asked.
 func (d *Deployment) Sight(node int, s Sighting, asked, now time.Duration) {
 	n := &d.nodes[node]
+	if n.failed {
+		n.refused = 0
+	}
 	n.outdated, n.failed = false, false
 	if s.What == Unreadable {
 		return
@@ -138,14 +142,14 @@ func (d *Deployment) see(node int, s Sighting, now time.Duration) {
 			d.nodes[i].outdated = d.nodes[i].outdated || i != node && d.open(i) == Identity{}
 		}
 	}
+	if d.valid(s.Seal.Open) != (Identity{}) {
+		n.other = Other{} // who wrote that has looked at the databases
+	}
 	n.seen = s
 	if s.Seal.Open != (Identity{}) {
 		n.last = s.Seal
 	}
-	if who, bound := d.Identity(); bound && who.ID != d.bound {
-		d.belong(who.ID)
-		d.news.rebound = true
-	}
+	d.bind()
 }
 
 // belong records that this client is bound to a deployment. Its earlier one is
@@ -159,26 +163,34 @@ func (d *Deployment) belong(id string) {
 	d.bound = id
 }
 
+// mostRefused is how many orders of one opening other clients of the set may
+// make vain at a node: to name, to list and to seal it.
+const mostRefused = 3
+
 // Answer records a node's answer to an order. A node that did not carry it out
-// holds something this client has not seen. If it is refused once more after a
-// look, be it with another new id, it waits for the next one.
+// holds something this client has not seen, and is looked at at once. After
+// some refusals in a row that waits until it is due (R33).
 func (d *Deployment) Answer(node int, o Order, done bool, now time.Duration) {
 	n := &d.nodes[node]
 	n.pending = false
 	if o.Was != o.Is {
+		if d.begins && !done {
+			d.Opened = ""
+		}
 		d.begun(done)
+	}
+	if done {
+		n.other, n.refused, n.checked = Other{}, 0, o.Is.Set().ID
 	}
 	switch {
 	case done && o.Was == o.Is:
 		n.seen.Seal.Names = n.seen.Seal.Names.And(o.Names)
 	case done:
-		n.other, n.refused = Other{}, Order{}
 		// What the seal says besides, the next look will tell.
 		d.see(node, Sighting{What: SealSeen, Seal: Seal{Seat: o.Is, Names: o.Names}}, now)
-	case n.refused.Verb == Write && n.refused.Was == o.Was:
-		n.failed = true
 	default:
-		n.refused, n.outdated = o, true
+		n.refused++
+		n.failed, n.outdated = n.refused > mostRefused, n.refused <= mostRefused
 	}
 }
 
@@ -207,10 +219,22 @@ func (d *Deployment) Drop(node int) {
 // begun records whether the first seal of a set was written. If not, another
 // client may open the set. Then what this one has watched proves nothing (R29).
 func (d *Deployment) begun(done bool) {
-	if d.begins && !done {
-		d.bound, d.Opened = "", ""
+	if !d.begins {
+		return
 	}
 	d.begins = false
+	if !done {
+		d.bound = ""
+	}
+	d.bind()
+}
+
+// bind records what a quorum shows.
+func (d *Deployment) bind() {
+	if who, bound := d.Identity(); bound && who.ID != d.bound {
+		d.belong(who.ID)
+		d.news.rebound = true
+	}
 }
 
 // Rebound reports, once, that the nodes turned out to belong to another
@@ -293,7 +317,8 @@ func (d *Deployment) Other() (node int, other Other, ok bool) {
 }
 
 // Identity returns the deployment shown by the nodes, and whether a quorum
-// shows it. It is zero for none, and for several (Rivals).
+// shows it. It is zero for none, and for several (Rivals). While this client
+// begins to open the set, it does not know whose deployment that is.
 func (d *Deployment) Identity() (who Identity, bound bool) {
 	if _, _, ok := d.Rivals(); ok {
 		return Identity{}, false
@@ -305,7 +330,7 @@ func (d *Deployment) Identity() (who Identity, bound bool) {
 			shown++
 		}
 	}
-	return who, shown >= len(d.nodes)/2+1
+	return who, shown >= len(d.nodes)/2+1 && !d.begins
 }
 
 // open returns the deployment that a node shows. It is zero for a replaced one.

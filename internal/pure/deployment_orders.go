@@ -279,8 +279,9 @@ func (d *Deployment) set() Identity {
 	return who
 }
 
-// list lists the node with the smallest id that is not listed yet. Once all are
-// listed, it seals the one with the smallest. So one client decides about the
+// list lists the node with the smallest id that is not listed yet, by this
+// client too: the script looks into its other databases for whom it serves. Once
+// all are, it seals the one with the smallest. So one client decides about the
 // MaxTTL that the seals say. The others are sealed by complete.
 func (d *Deployment) list(now time.Duration, _ func() uint64) Order {
 	if !d.opens(now) {
@@ -298,7 +299,7 @@ func (d *Deployment) list(now time.Duration, _ func() uint64) Order {
 		switch {
 		case who == Identity{}, n.pending || n.failed || d.listed(i) != (Identity{}) && d.listed(i) != who:
 			return Order{}
-		case d.listed(i) == who:
+		case d.listed(i) == who && n.checked == who.ID:
 		case next < 0 || n.seen.Seal.Member < d.nodes[next].seen.Seal.Member:
 			next = i
 		}

@@ -108,7 +108,7 @@ func (t Trust) Meet(run string, now time.Duration) Trust {
 	if !t.Met || why == WhyDemoted || why == WhyHistory || promoted(run) {
 		t.opened = now
 	}
-	t.Met, t.Run, t.Account = true, run, Account{}
+	t.Met, t.Run, t.Account, t.held = true, run, Account{}, false
 	return t.quarantine(why, now)
 }
 
@@ -190,13 +190,13 @@ func (t Trust) Sight(s Sighting, now time.Duration) Trust {
 // Finds applies what the seal's key holds, be it of this client's deployment or
 // not. If it is gone, the keys were flushed. Call it before Sight.
 func (t Trust) Finds(what Seen, now time.Duration) Trust {
-	switch {
-	case what == Unreadable:
+	if what == Unreadable {
 		return t
-	case what == SealAbsent && t.held:
+	}
+	was := t.held
+	if t.held = what != SealAbsent; was && !t.held {
 		return t.quarantine(WhyVanished, now)
 	}
-	t.held = what != SealAbsent
 	return t
 }
 
@@ -278,7 +278,7 @@ func (t Trust) Require(need, own, now time.Duration) Trust {
 
 // quarantine restarts the watch, without any proof.
 func (t Trust) quarantine(why string, now time.Duration) Trust {
-	t.since, t.met, t.Sealed, t.Marked, t.held, t.Trusted, t.Why = now, now, 0, false, false, false, why
+	t.since, t.met, t.Sealed, t.Marked, t.Trusted, t.Why = now, now, 0, false, false, why
 	return t.At(now)
 }
 

@@ -120,6 +120,7 @@ func (m *Members) order(o pure.Order, now time.Duration) {
 		now := m.host.Now()
 		switch said {
 		case saidDone:
+			n.trust = n.trust.Finds(pure.SealSeen, now)
 			if watched > 0 {
 				n.trust = n.trust.Seal(watched, now)
 				m.Judge(i, now)
@@ -157,7 +158,7 @@ func (m *Members) arguments(o pure.Order, now time.Duration) (args []string, wat
 		proof, watched = seal.Proof(), seal.Watched
 	}
 	args = []string{o.Was.String(), o.Is.String(), string(o.Names), proof}
-	if o.Was.Free() || o.Was.Open != o.Is.Open || len(m.config.Replace) > 0 {
+	if o.Was.Free() || o.Is.Listed != (pure.Identity{}) || o.Was.Open != o.Is.Open || len(m.config.Replace) > 0 {
 		args = append(args, " "+strings.Join(m.config.Replace, " ")+" ", strconv.Itoa(m.config.Nodes[o.Node].DB))
 	}
 	return args, watched
