@@ -91,8 +91,8 @@ func NewElector(ctx context.Context, client *redlock.Client, name string, option
 	begun, stop := context.WithTimeout(ctx, settleMost)
 	defer stop()
 	go func() {
+		defer stop() // settle then finds whether it has ended
 		defer close(e.ended)
-		defer stop()
 		e.run(run, stop)
 	}()
 	e.settle(begun)
