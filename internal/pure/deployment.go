@@ -169,7 +169,8 @@ const mostRefused = 3
 
 // Answer records a node's answer to an order. A node that did not carry it out
 // holds something this client has not seen, and is looked at at once. After
-// some refusals in a row that waits until it is due (R33).
+// some refusals that waits until it is due (R33). Only a node that becomes a
+// member begins anew: a liar may take one order and refuse the next.
 func (d *Deployment) Answer(node int, o Order, done bool, now time.Duration) {
 	n := &d.nodes[node]
 	n.pending = false
@@ -180,7 +181,10 @@ func (d *Deployment) Answer(node int, o Order, done bool, now time.Duration) {
 		d.begun(done)
 	}
 	if done {
-		n.other, n.refused, n.checked = Other{}, 0, o.Is.Set().ID
+		n.other, n.checked = Other{}, o.Is.Set().ID
+		if o.Was != o.Is && d.valid(o.Is.Open) != (Identity{}) {
+			n.refused = 0
+		}
 	}
 	switch {
 	case done && o.Was == o.Is:

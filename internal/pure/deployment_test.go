@@ -426,6 +426,29 @@ func TestRefusedAgainAndAgain_R33(t *testing.T) {
 		c.sees(2, Sighting{What: SealAbsent}) // when it is due
 		require.Zero(t, c.nodes[2].refused, turn)
 	}
+
+	// It takes an id, is listed, and refuses its seal.
+	c = deploys(t)
+	shows := 0
+	for range 100 {
+		all := c.next()
+		if len(all) == 0 {
+			return
+		}
+		for _, o := range all {
+			c.passes(1)
+			switch {
+			case o.Verb == Look && o.Node == 0:
+				shows = 1 - shows // below the ids of all others
+				c.sees(0, Sighting{What: SealSeen, Seal: Seal{Seat: Seat{Member: fmt.Sprintf("%016x", shows)}}})
+			case o.Verb == Look:
+				c.sees(o.Node, c.Seen(o.Node))
+			default:
+				c.Answer(o.Node, o, o.Node != 0 || o.Is.Open == Identity{}, c.now)
+			}
+		}
+	}
+	t.Fatal("without end")
 }
 
 // What one node says of names is not written into others, and a member that is

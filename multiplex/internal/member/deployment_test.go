@@ -23,6 +23,7 @@ func TestWhatWritesAProof_R23_R30(t *testing.T) {
 		"it gets an id":         {pure.Seat{}, pure.Seat{Member: member}, "", false},
 		"it is listed":          {pure.Seat{Member: member}, pure.Seat{Member: member, Listed: who}, "x", false},
 		"… and replaced":        {pure.Seat{Member: member, Open: old}, pure.Seat{Member: member, Listed: who, Open: old}, "x", false},
+		"… once more":           {pure.Seat{Member: member, Listed: who}, pure.Seat{Member: member, Listed: who}, "x", false},
 		"it is sealed":          {pure.Seat{Member: member, Listed: who}, pure.Seat{Member: member, Open: who}, "x", true},
 		"… in place of another": {pure.Seat{Member: member, Listed: who, Open: old}, pure.Seat{Member: member, Open: who}, "x", true},
 		"it is adopted":         {pure.Seat{}, pure.Seat{Member: member, Open: who}, "x", true},
@@ -31,5 +32,7 @@ func TestWhatWritesAProof_R23_R30(t *testing.T) {
 	} {
 		args, _ := m.arguments(pure.Order{Verb: pure.Write, Was: c.was, Is: c.is, Names: c.names}, 0)
 		assert.Equal(t, c.proves, strings.HasPrefix(args[3], "run_id="), "%s: %q", name, args)
+		into := c.was.Open == (pure.Identity{}) || c.is.Open != c.was.Open || c.is.Listed != (pure.Identity{})
+		assert.Equal(t, into, len(args) == 6, "%s: the other databases matter where a node comes into a set: %q", name, args)
 	}
 }
