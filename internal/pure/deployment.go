@@ -64,7 +64,7 @@ type nodeView struct {
 	changed   time.Duration // when its seat last changed
 	outdated  bool          // it must be looked at again
 	failed    bool          // an order failed: no other before the next look
-	refused   int           // how many orders the node has refused one after the other
+	refused   int           // orders that it refused one after the other
 	checked   string        // the set for which its other databases were looked at
 	pending   bool          // an order is under way
 	other     Other         // what another of its databases belongs to

@@ -280,9 +280,9 @@ func (d *Deployment) set() Identity {
 }
 
 // list lists the node with the smallest id that is not listed yet, by this
-// client too: the script looks into its other databases for whom it serves. Once
-// all are, it seals the one with the smallest. So one client decides about the
-// MaxTTL that the seals say. The others are sealed by complete.
+// client too: the script looks into its other databases for whom it serves.
+// Once all are, it seals the one with the smallest. So one client decides about
+// the MaxTTL that the seals say. The others are sealed by complete.
 func (d *Deployment) list(now time.Duration, _ func() uint64) Order {
 	if !d.opens(now) {
 		return Order{}
