@@ -19,10 +19,10 @@ import (
 // later loses its keys, any client that knows it as a member writes the
 // identity again.
 //
-// NewDeployment makes a Deployment. Born, Join, Part, Sight, Answer and Drop
-// are events. Next returns what to do, and Wait when to call Next again. The
-// other methods return what is known. Only one goroutine at a time may call a
-// method.
+// NewDeployment makes a Deployment. Born, Join, Part, Sight, Answer, Elsewhere
+// and Drop are events. Next returns what to do, and Wait when to call Next
+// again. The other methods return what is known. Only one goroutine at a time
+// may call a method.
 type Deployment struct {
 	// Founds is set by a client that only opens the set (Init): it does not
 	// adopt nodes, but for those of Replaces.
@@ -278,7 +278,7 @@ func (d *Deployment) Since(of func(node int) Trust, now time.Duration) time.Dura
 	return at
 }
 
-// Debut reports whether no node was seen in a deployment before (R29).
+// Debut reports whether no node shows a deployment, as far as was seen (R29).
 func (d *Deployment) Debut() bool {
 	return d.all(func(i int) bool { return d.nodes[i].seen.What != SealStrange && d.Shown(i) == Identity{} })
 }
@@ -489,7 +489,7 @@ func (d *Deployment) Berth(node int) Berth {
 		return BerthOpening
 	case who == Identity{} || !bound && d.open(node) == who:
 		return BerthUnopened
-	case n.seen.Free() && (!d.adopts() || !d.Present(who) && !d.remembers(who)):
+	case n.seen.Free() && (d.Founds || !d.agrees() || !d.Present(who) && !d.remembers(who)):
 		return BerthLeft
 	case d.open(node) != who:
 		return BerthAdopts

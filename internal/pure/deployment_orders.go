@@ -138,10 +138,6 @@ func (d *Deployment) alone() (at time.Duration) {
 	return at
 }
 
-// adopts reports whether this client adopts nodes, as one does that not only
-// opens sets.
-func (d *Deployment) adopts() bool { return !d.Founds && d.agrees() }
-
 // agrees reports whether this client has the MaxTTL that the seals say. If not,
 // it must write no seal of the deployment.
 func (d *Deployment) agrees() bool {

@@ -8,9 +8,9 @@ import (
 
 // Trust is what this client knows of one node's past. It decides whether the
 // node may have forgotten a valid lock. Then its grants must not count (R23,
-// the delayed restart). Meet records a handshake; At advances the clock; Sight
-// and Seal apply a seal; Opens and Joins begin a deployment; and Require raises
-// Need. Each returns the state after it.
+// the delayed restart). Meet records a handshake; At advances the clock; Finds,
+// Sight and Seal apply a seal; Opens and Joins begin a deployment; and Require
+// raises Need. Each returns the state after it.
 //
 // There are two proofs that no valid lock was forgotten. One is to have watched
 // the same process, by its name (see ProcessName), for longer than any lock

@@ -107,7 +107,7 @@ func (m *Members) Estranged(i int, now time.Duration) *Cause {
 			Advice: "name each master once; empty a copy"}
 	case pure.BerthOpening:
 		return &Cause{Kind: Unopened, Found: sealPlace + " lists the node for deployment " + d.Opening(i) +
-			", which another client is about to open; if it is over, replace it (redlock init)"}
+			", which another client is about to open; if it is over, stop its clients and replace it (redlock init)"}
 	case pure.BerthUnread:
 		return &Cause{Kind: Unopened, Found: "the node's seal cannot be read"}
 	case pure.BerthStrange:
