@@ -445,7 +445,7 @@ func TestScriptsShowNoLongValue_R32(t *testing.T) {
 		for value, shown := range map[string]string{"": "", longest: longest, longest + "x": "", strings.Repeat("x", 1<<20): ""} {
 			do("SET", "b", value)
 			require.Equal(t, "2 "+shown, do("EVAL", lua.AcquireAll, "2", "a", "b", "us", "5000"), side)
-			said := do("EVAL", lua.AcquireFenced, "5", "a", "b", "a:fence", "b:fence", fenceRecord, "us", "5000", "5", "60000000", "1000")
+			said := do("EVAL", lua.AcquireFenced, "5", "a", "b", "a:fence", "b:fence", fenceRecord, "us", "5000", "5", "60000000", fmt.Sprint(lastTTL))
 			require.Equal(t, "2 "+shown, said.([]any)[2], side)
 			require.EqualValues(t, 0, do("EXISTS", "a"))
 
@@ -521,14 +521,14 @@ func acquireFenced(t *testing.T, do func(args ...string) any, has []fenceState, 
 		h.at(locks[i], do)
 	}
 	said := do(slices.Concat([]string{"EVAL", lua.AcquireFenced, fmt.Sprint(2*len(has) + 1)}, locks, lasts,
-		[]string{fenceRecord, "token", "5000", fmt.Sprint(number), "60000000", fmt.Sprint(aPeriod.Milliseconds())})...).([]any)
+		[]string{fenceRecord, "token", "5000", fmt.Sprint(number), "60000000", fmt.Sprint(lastTTL)})...).([]any)
 	require.Equal(t, cmp.Or(recorded, has[0].record), do("GET", fenceRecord))
 	require.EqualValues(t, -1, do("PTTL", fenceRecord), "it does not expire")
 	for i, h := range has {
 		if said[0] == int64(granted) || said[0] == int64(grantedBlind) {
 			h.lock, h.last = "token", fmt.Sprint(number)
 			require.InDelta(t, 5000, do("PTTL", locks[i]), 3000)
-			require.InDelta(t, aPeriod.Milliseconds()+3_600_000, do("PTTL", lasts[i]), 60_000)
+			require.InDelta(t, lastTTL, do("PTTL", lasts[i]), 60_000)
 		}
 		for key, value := range map[string]string{locks[i]: h.lock, lasts[i]: h.last} {
 			if value == "" {
@@ -546,7 +546,7 @@ func acquireFenced(t *testing.T, do func(args ...string) any, has []fenceState, 
 func TestFencedScriptOfSeveralFindsSomethingElse(t *testing.T) {
 	for side, do := range bothNodes(t) {
 		command := []string{
-			"EVAL", lua.AcquireFenced, "7", "a", "b", "c", "a:fence", "b:fence", "c:fence", fenceRecord, "token", "5000", "5", "60000000", "1000",
+			"EVAL", lua.AcquireFenced, "7", "a", "b", "c", "a:fence", "b:fence", "c:fence", fenceRecord, "token", "5000", "5", "60000000", fmt.Sprint(lastTTL),
 		}
 		locks := func() (n int64) {
 			return do("EXISTS", "a").(int64) + do("EXISTS", "b").(int64) + do("EXISTS", "c").(int64)
@@ -589,6 +589,8 @@ const (
 	fenceLock, fenceRecord = "a", "redlock:fence"
 	// aPeriod is so long that none ends during a test.
 	aPeriod = 1_000_000_000_000 * time.Millisecond
+	// lastTTL is the TTL of a last number, in ms.
+	lastTTL = int64((aPeriod + time.Hour) / time.Millisecond)
 )
 
 // bothNodes are a real server and a node in memory.
@@ -661,6 +663,7 @@ func TestFencedScript_F1(t *testing.T) {
 		"held":                                    {fenceState{"another", "4", record(0, period, 4, 0)}, 5, heldByAny, 4, ""},
 		"held, by a plain lock":                   {fenceState{"another", "", record(2, period, 4, 3)}, 5, heldByAny, 3, ""},
 		"held, when the period has ended":         {fenceState{"another", "4", record(2, period-1, 4, 3)}, 9, heldByAny, 4, ""},
+		"… but no number asks for the time":       {fenceState{last: "4", record: record(0, period-1, 8, 3)}, 5, granted, 4, ""},
 		"the record is far enough":                {fenceState{last: "4", record: record(0, period, 5, 0)}, 5, granted, 4, ""},
 		"about now":                               {fenceState{record: record(0, period, 0, 0)}, now, granted, 0, record(0, period, now+ahead, 0)},
 		"as far ahead as allowed":                 {fenceState{record: record(0, period, 0, 0)}, now + 50_000_000, granted, 0, record(0, period, now+50_000_000+ahead, 0)},

@@ -48,9 +48,9 @@ const (
 	// fenceLead is how far a number may be ahead of a node's clock. It bounds
 	// the effect of a wrong clock on the numbers, and is no matter of safety.
 	fenceLead = 2 * pure.FenceLead
-	// fencePeriod is for how long at least a node remembers a resource's last
-	// number by itself. All clients use the same.
-	fencePeriod = 24 * time.Hour
+	// fenceTTL is the TTL of a resource's last number: a period of the node's
+	// record, and an hour. All clients use the same.
+	fenceTTL = 25 * time.Hour
 )
 
 func (n *numbered) Attempt(ctx context.Context, r Rounds, g *Grant) (*Refusal, error) {
@@ -99,7 +99,7 @@ func (k *Kinds) fenced(dst []byte, names []string, g *Grant) []byte {
 	dst = wire.Milliseconds(dst, g.TTL)
 	dst = wire.Integer(dst, g.Number)
 	dst = wire.Integer(dst, fenceLead.Microseconds())
-	return wire.Milliseconds(dst, fencePeriod)
+	return wire.Milliseconds(dst, fenceTTL)
 }
 
 // The codes of acquire_fenced.lua.
