@@ -7,8 +7,6 @@
 -- stops no writer. Readers that wait are told of each change of the mark. So it
 -- is set again only when a quarter of it has passed, and stays when the writer
 -- is in: its release deletes it.
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then
   if not string.find(value.err, 'WRONGTYPE', 1, true) then
@@ -21,12 +19,17 @@ if value then
 end
 -- Readers whose time is over are removed after the grant: at maxmemory, a
 -- server refuses a script's first write only.
-local last = redis.pcall('ZRANGE', KEYS[2], -2, -1, 'WITHSCORES')
+local last = redis.pcall('ZRANGE', KEYS[2], '-2', '-1', 'WITHSCORES')
 if last.err then
   if string.find(last.err, 'WRONGTYPE', 1, true) then
     return '2 '
   end
   return last -- the error
+end
+local now
+if #last > 0 then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 for i = #last - 1, 1, -2 do
   local reader = last[i]
@@ -38,5 +41,7 @@ for i = #last - 1, 1, -2 do
   end
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+if #last > 0 then
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+end
 return 1
