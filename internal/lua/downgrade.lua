@@ -22,8 +22,9 @@ if type(gone) == 'table' then
 end
 redis.call('ZADD', KEYS[2], now + ARGV[3], ARGV[2])
 local stays, rest = ARGV[3] + 1000, redis.call('PTTL', KEYS[2])
-if rest == -1 then -- it is new, or PERSIST took its TTL, which others need
-  stays = math.max(stays, redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] - now + 1000)
+local new = rest == -1 and redis.call('ZCARD', KEYS[2]) == 1
+if rest == -1 and not new then -- PERSIST took its TTL, which others need
+  stays = math.max(stays, redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')[2] - now + 1000)
 end
 if rest < stays then
   redis.call('PEXPIRE', KEYS[2], stays)
