@@ -55,9 +55,10 @@ end
 -- plain lock is (R25).
 if n < least and taken < least and not held(found[2]) then
   redis.call('HSET', KEYS[1], ARGV[4], ends .. ' ' .. ARGV[1], record, ARGV[3] .. '=' .. own .. others)
-  -- The hash outlives all that is in it. PERSIST may have taken its TTL.
+  -- The hash outlives all that is in it by a second to two, so that not each
+  -- permit has to move its end. PERSIST may have taken its TTL.
   if redis.call('PTTL', KEYS[1]) < last - now + 1000 then
-    redis.call('PEXPIRE', KEYS[1], last - now + 1000)
+    redis.call('PEXPIRE', KEYS[1], last - now + 2000)
   end
   return 1
 end

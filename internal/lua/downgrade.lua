@@ -27,7 +27,7 @@ if rest == -1 and not new then -- PERSIST took its TTL, which others need
   stays = math.max(stays, redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')[2] - now + 1000)
 end
 if rest < stays then
-  redis.call('PEXPIRE', KEYS[2], stays)
+  redis.call('PEXPIRE', KEYS[2], stays + 1000)
 end
 redis.call('DEL', KEYS[1], KEYS[3])
 return 1

@@ -20,10 +20,10 @@ if tonumber(ends) < now + ARGV[2] then
   redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
 end
 local stays, rest = ARGV[2] + 1000, redis.call('PTTL', KEYS[1])
-if rest == -1 then -- it is new, or PERSIST took its TTL, which others need
-  stays = math.max(stays, redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] - now + 1000)
+if rest == -1 then -- PERSIST took its TTL, which others need
+  stays = math.max(stays, redis.call('ZRANGE', KEYS[1], '-1', '-1', 'WITHSCORES')[2] - now + 1000)
 end
 if rest < stays then
-  redis.call('PEXPIRE', KEYS[1], stays)
+  redis.call('PEXPIRE', KEYS[1], stays + 1000)
 end
 return 1

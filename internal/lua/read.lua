@@ -26,14 +26,15 @@ if type(added) == 'table' then
   end
   return added -- the error
 end
--- The set outlives each of its readers.
+-- The set outlives each of its readers by a second to two, so that not each of
+-- them has to move its end.
 local stays, rest = ARGV[2] + 1000, redis.call('PTTL', KEYS[2])
 local new = rest == -1 and redis.call('ZCARD', KEYS[2]) == 1
 if rest == -1 and not new then -- PERSIST took its TTL, which others need
   stays = math.max(stays, redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')[2] - now + 1000)
 end
 if rest < stays then
-  redis.call('PEXPIRE', KEYS[2], stays)
+  redis.call('PEXPIRE', KEYS[2], stays + 1000)
 end
 if not new then
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
