@@ -78,7 +78,7 @@ local free, seen = {}, 0
 while taken < least and seen < least and #free < 8 do
   local numbers = {}
   for i = 1, math.min(64, least - seen) do
-    numbers[i] = string.format('%d', (n + seen + i) % least) -- a server takes longer for it
+    numbers[i] = string.format('%d', (n + seen + i) % least)
   end
   for i, permit in ipairs(redis.call('HMGET', KEYS[1], unpack(numbers))) do
     if not held(permit) and #free < 8 then

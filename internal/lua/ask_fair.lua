@@ -24,7 +24,7 @@ local function rest(other) -- of its lease
   return (redis.call('ZSCORE', KEYS[3], other) or 0) - now
 end
 local waiter, ticket, mode = ARGV[3], tonumber(ARGV[4]), ARGV[5]
-local known = redis.call('ZSCORE', KEYS[2], waiter)
+local known = mode ~= 'try' and redis.call('ZRANK', KEYS[2], waiter)
 if mode ~= 'try' then
   local highest = tonumber(redis.call('GET', KEYS[4]) or 0)
   if highest > 9007199164740991 then
@@ -41,9 +41,10 @@ if mode ~= 'try' then
   if not known or rest(waiter) < ARGV[6] * 3 / 4 then
     redis.call('SET', KEYS[6], '', 'PX', ARGV[6])
     redis.call('ZADD', KEYS[3], now + ARGV[6], waiter)
-    redis.call('PEXPIRE', KEYS[3], ARGV[6] + 60000)
-    redis.call('PEXPIRE', KEYS[2], ARGV[6] + 60000)
-    redis.call('SET', KEYS[4], string.format('%.0f', math.max(highest, ticket)), 'PX', ARGV[6] + 60000)
+    local stays = string.format('%.0f', ARGV[6] + 60000)
+    redis.call('PEXPIRE', KEYS[3], stays)
+    redis.call('PEXPIRE', KEYS[2], stays)
+    redis.call('SET', KEYS[4], string.format('%.0f', math.max(highest, ticket)), 'PX', stays)
   end
 end
 local value = redis.pcall('GET', KEYS[1])
@@ -54,11 +55,12 @@ if type(value) == 'table' then
   value = ''
 end
 local holder = value and redis.call('GET', KEYS[5])
-local rank = mode == 'try' and redis.call('ZCARD', KEYS[2]) or redis.call('ZRANK', KEYS[2], waiter)
+local rank = mode == 'try' and redis.call('ZCARD', KEYS[2]) or known or redis.call('ZRANK', KEYS[2], waiter)
 local dead, ahead = {}, nil
 while rank > 0 and not ahead do
   rank = rank - 1
-  local other = redis.call('ZRANGE', KEYS[2], rank, rank)[1]
+  local at = string.format('%d', rank)
+  local other = redis.call('ZRANGE', KEYS[2], at, at)[1]
   if other ~= holder then
     if rest(other) > 0 then
       ahead = other
