@@ -119,6 +119,22 @@ func testReadersTimesEnd(t *testing.T, do func(args ...string) any, unit time.Du
 	require.EqualValues(t, 0, do("EXISTS", "w:readers"))
 }
 
+// A reader whose user may not remove the others is not let in, or has an end.
+func TestReadersEndThoughNoneIsRemoved_R22(t *testing.T) {
+	server := redistest.Servers(t, 1)[0]
+	_, err := server.Do("ACL", "SETUSER", "lacks", "reset", "on", "nopass", "~*", "+@all", "-zremrangebyscore")
+	require.NoError(t, err)
+	server.Authenticate("lacks", "any")
+	_, first := server.Do(rwCall(lua.Read, "a", "60000")...)
+	_, second := server.Do(rwCall(lua.Read, "b", "60000")...)
+	server.Authenticate("", "")
+	require.NoError(t, first)
+	require.Error(t, second)
+	left, err := server.Do("PTTL", "w:readers")
+	require.NoError(t, err)
+	require.InDelta(t, 61_500, left, 30_000)
+}
+
 // The times of readers and of permits are those of the server's clock, to the
 // millisecond, and the key outlives the last of them by a second or two: keys
 // expire by a clock that stands still while a script runs.
